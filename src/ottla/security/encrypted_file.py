@@ -116,7 +116,7 @@ class EncryptedFile:
         self.path = inner.path
         self._cipher: Any = None
         self._tag = b""
-        """Of the header; every frame is authenticated with it. Files of version 1 have none."""
+        """The header's tag, which authenticates every frame. Files of version 1 have no tag."""
         self._clean = False
         self._reset()
         self._scan()
@@ -128,7 +128,7 @@ class EncryptedFile:
         self._end = 0
         self._physical_end = 0
         self._searched = 0
-        """The size of the file in which no frame was found behind the last one."""
+        """The size of the file at the last search that found no frame behind the known frames."""
         self._last: tuple[int, bytes | None] = (-1, b"")
         """The last frame that was read; None if it is corrupt. A search behind a corrupt frame asks byte by byte."""
 

@@ -24,8 +24,8 @@ Before = dict[str, dict[str, str]]
 
 
 def is_plain_start(start: bytes) -> bool:
-    """Whether a file that begins so is not encrypted. A torn header and the zeros that a power cut leaves do not count
-    as plain: what is written there next would be plain too.
+    """Whether a file with this start is not encrypted. A torn header and the zeros that a power cut leaves do not
+    count as plain: bytes that are written there next would be plain too.
     """
     return any(start) and not start.startswith(MAGIC[: len(start)])
 
@@ -69,7 +69,7 @@ def survey(storage: Storage, directory: str, keys_lost: str = "") -> Before:
 
 
 def still_there(storage: Storage, directory: str, before: Before) -> Before:
-    """The list without files that are gone."""
+    """The list without files that do not exist any more."""
     kept: Before = {}
     for folder, names in before.items():
         path = f"{directory}/{folder}" if folder else directory

@@ -41,7 +41,7 @@ def open_refusal(surface: str, host: str, *, close: str, allow: str = FLAG) -> s
 
 
 def open_listeners(config: BrokerConfig) -> list[str]:
-    """Listeners of a node where everybody on the network may do everything: no TLS, no login, no ACLs."""
+    """Listeners of a node with no TLS, no login and no ACLs: every peer on the network may do everything."""
     if config.authorizer_class_name:
         return []
     return [

@@ -55,7 +55,7 @@ class FailedLogins:
 
     @contextlib.asynccontextmanager
     async def attempt(self, address: str) -> AsyncIterator[None]:
-        """One login at a time for an address; raises TooManyFailures when the address must wait."""
+        """Allows one login at a time for an address. Raises TooManyFailures if the address must wait."""
         entry = self._entry(address)
         if entry.waiting >= MAX_WAITING:
             raise TooManyFailures(self._fade_s)

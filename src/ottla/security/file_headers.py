@@ -41,7 +41,7 @@ _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})(?:\.[0-9a-f]+-(?:de
 
 
 class UnauthenticFileError(OSError):
-    """A file of the log is not the one that was written there."""
+    """A file of the log is not the file that was written there."""
 
 
 class FileKind(IntEnum):

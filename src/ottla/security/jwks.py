@@ -18,10 +18,10 @@ from urllib.parse import unquote, urlsplit
 
 MAX_BYTES = 1024 * 1024
 PAUSE_S = 10.0
-"""Between a request that was answered and the next one that a token asks for."""
+"""The least time between an answered request and the next request that a token causes."""
 FAILURE_PAUSE_S = 1.0
 MAX_AGE_S = 3600.0
-"""Keys that are taken out of the set are not trusted for longer than this."""
+"""The longest time that a key stays trusted after its removal from the key set."""
 
 
 class JwksError(ValueError):
@@ -101,7 +101,7 @@ class UrlKeys:
             self._asked = True
 
     def adopt(self, before: FileKeys | UrlKeys) -> None:
-        """Start with the keys of the same address that are known already."""
+        """Start with the known keys of the same address."""
         if isinstance(before, UrlKeys) and before._url == self._url:
             self._keys, self._known, self._asked = before._keys, before._known, before._asked
             self._not_before, self._fetched_at = before._not_before, before._fetched_at

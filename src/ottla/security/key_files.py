@@ -19,8 +19,8 @@ _PASSWORD_BYTES = 32
 
 
 def load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
-    """`pem` holds the key and the certificate chain. ValueError or ssl.SSLError when they cannot be used. Without a
-    password (None) the library asks the terminal for that of an encrypted key.
+    """`pem` holds the key and the certificate chain. Raises ValueError or ssl.SSLError if they cannot be used. Without
+    a password (None) the library asks on the terminal for the password of an encrypted key.
     """
     with memory_file(pem) as path:
         if path is not None:

@@ -36,7 +36,7 @@ class KeyRenewal:
 
     @property
     def age_s(self) -> float:
-        """Since the source was last asked with success."""
+        """Seconds since the last successful fetch."""
         return time.monotonic() - self.renewed_at
 
     def start(self) -> None:

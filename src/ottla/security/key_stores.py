@@ -158,7 +158,7 @@ def _unlocked(wrapped: bytes, password: str) -> bytes:
 
 
 def _der_values(data: bytes) -> Iterator[bytes]:
-    """The contents of the DER values that stand one after another."""
+    """The contents of consecutive DER values."""
     at = 0
     while at < len(data):
         length = data[at + 1]

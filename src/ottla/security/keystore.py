@@ -61,8 +61,8 @@ class MasterKey(NamedTuple):
 
 
 class MasterKeys:
-    """The keys of one source. A file is followed when it changes; a command and a key server are asked again
-    (`start_renewal`). A source that cannot be used leaves the keys as they are.
+    """The keys of one source. A file is read again when it changes; a command and a key server are asked again by
+    `renewal`. If a source cannot be used, the keys stay as they are.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -361,7 +361,7 @@ class KeyStore:
 
 
 def _bound(key_id: bytes, topic: str, version: int) -> bytes:
-    """What a wrapped key is authenticated with."""
+    """The data that authenticates a wrapped key."""
     return (b"" if version == 1 else bytes([version])) + key_id + topic.encode()
 
 

@@ -39,10 +39,10 @@ class MaskRule:
     """Below the part; of a header, its name."""
     mode: str
     exempt: tuple[tuple[str, str], ...] = ()
-    """("role" | "group" | "user", name) of those who see the field."""
+    """("role" | "group" | "user", name) of users who see the field."""
 
     def exempts(self, user: GrantedUser | None, topic: str) -> bool:
-        """None: an export without a user, which nobody is exempt from."""
+        """`user` is None for an export without a user: no exemption applies."""
         if user is None or not user.authenticated:
             return False
         return any(
@@ -55,7 +55,7 @@ class MaskRule:
 
 @dataclass(frozen=True, slots=True)
 class TopicMask:
-    """The rules that hold for one reader on one topic; at least one."""
+    """The rules that apply to one reader on one topic; at least one rule."""
 
     rules: tuple[MaskRule, ...]
     secret: bytes
@@ -129,7 +129,7 @@ def _may_hold_json(leaf: Any) -> bool:
 
 
 def _covered(tree: Any, mode: str, secret: bytes) -> Any:
-    """All that lies at or below a masked field; null stays null."""
+    """Mask the field and everything below it; null stays null."""
     if isinstance(tree, dict):
         if mode == "hide":
             return HIDDEN
@@ -150,7 +150,7 @@ def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_exempt(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """`admin` and `role:admin` are a role; `group:NAME` and `user:NAME` name others."""
+    """`admin` and `role:admin` name a role, `group:NAME` a group, `user:NAME` a user."""
     found = []
     for word in words:
         kind, colon, name = word.partition(":")

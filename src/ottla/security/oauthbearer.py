@@ -21,9 +21,9 @@ _MESSAGE = re.compile(
 )
 _DUMMY = b"\x01"
 MAX_GROUPS = 1_000
-"""Groups of one token that are looked at."""
+"""The most groups of one token that are used."""
 _ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"]
-"""Asymmetric only: a shared secret in a JWKS would let every reader of it sign."""
+"""Asymmetric only: with a shared secret in a JWKS, every reader of the JWKS could sign."""
 
 
 class TokenRefused(Exception):
@@ -38,7 +38,7 @@ class KeySet(Protocol):
         ...
 
     def ask_again(self, kid: str | None = None) -> None:
-        """A token could not be verified: with the key `kid` if it names one."""
+        """Report a token that could not be verified. `kid` is the key that the token names, if any."""
         ...
 
 

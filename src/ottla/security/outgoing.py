@@ -23,7 +23,7 @@ Send = Callable[[Any, int], Awaitable[Any]]
 
 
 class PeerSecurity:
-    """Of connections to one listener of other nodes."""
+    """The security of connections to one listener of other nodes."""
 
     def __init__(self, config: BrokerConfig, listener: str, mechanism: str) -> None:
         self._config = config

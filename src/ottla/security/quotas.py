@@ -38,7 +38,7 @@ class RateSensor:
         self._samples[-1][1] += value
 
     def throttle_ms(self, bound: float, now_ms: float) -> float:
-        """How long until the rate is within `bound` when nothing more comes."""
+        """Milliseconds until the rate is within `bound` if no more values come."""
         window_ms = self._elapsed_ms(now_ms)
         rate = sum(sample[1] for sample in self._samples) / (window_ms / 1000)
         return (rate - bound) / bound * window_ms if rate > bound else 0.0

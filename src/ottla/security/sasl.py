@@ -33,6 +33,6 @@ class SaslServer(Protocol):
 
 
 def check_authorization_id(authorization_id: str, name: str) -> None:
-    """Nobody acts for somebody else (CVE-2017-12610)."""
+    """No user acts for a different user (CVE-2017-12610)."""
     if authorization_id and authorization_id != name:
         raise SaslFailure("Authentication failed: Client requested an authorization id that is different from username")

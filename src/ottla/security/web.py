@@ -98,7 +98,7 @@ class WebAccess:
 
     @property
     def open(self) -> bool:
-        """Whether everybody is let in."""
+        """Whether everybody has access without a login."""
         return self.users is None and self.bearer is None
 
     @property
@@ -149,7 +149,9 @@ class WebAccess:
         return context
 
     async def user(self, authorization: str | None, address: str = "") -> WebUser | None:
-        """Of an Authorization header; None when it shows nobody. Raises TooManyFailures when the address must wait."""
+        """The user of an Authorization header; None if it names no valid user. Raises TooManyFailures if the address
+        must wait.
+        """
         if self.open:
             return ANYBODY
         scheme, _, value = (authorization or "").partition(" ")
@@ -168,8 +170,9 @@ class WebAccess:
         return None
 
     async def check(self, name: str, password: str, address: str) -> WebUser | None:
-        """The user of a name and a password. Raises TooManyFailures when the address must wait: a password that was good a
-        minute ago is taken all the same, so that others behind the same address go on."""
+        """The user of a name and a password. Raises TooManyFailures if the address must wait. A password that was
+        right in the last minute is accepted all the same, so that other users behind the same address can continue.
+        """
         if self.users is None:
             return None
         known = self.users.remembered(name, password)
@@ -182,7 +185,7 @@ class WebAccess:
             return found
 
     def protect(self, app: App, *, role_for: RoleFor, hosts: WebHosts | None = None) -> App:
-        """An ASGI application that lets only those in who have the role; `scope["user"]` is the WebUser."""
+        """An ASGI application that answers only users with the role; `scope["user"]` is the WebUser."""
 
         async def guarded(scope: Scope, receive: Receive, send: SendEvent) -> None:
             if scope["type"] not in ("http", "websocket"):

@@ -31,8 +31,9 @@ def bounded_protocol(
     body_s: float = BODY_S,
     tls: ssl.SSLContext | None = None,
 ) -> type[asyncio.Protocol]:
-    """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`). With `tls`
-    the server speaks HTTPS, and uvicorn itself has no certificate."""
+    """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`). With
+    `tls` the server uses HTTPS, and uvicorn itself has no certificate.
+    """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     waiting: dict[Bounded | Handshake, None] = {}
@@ -88,7 +89,7 @@ def bounded_protocol(
             self._look()
 
         def _look(self, *, answered: bool = False) -> None:
-            """Note what the connection waits for, and since when."""
+            """Store what the connection waits for, and since when."""
             cycle: Any = self.cycle
             if self._state == "lost":
                 return

@@ -41,8 +41,9 @@ class WebHosts:
         return self._any or name in self._names or name.endswith(self._suffixes or ("\0",)) or _is_address(name)
 
     def refusal(self, method: str, headers: Mapping[str, str], *, forms: bool = False) -> Refused | None:
-        """Why a request is not answered; None when it is. `headers` have names in lower case. `forms`: this server takes
-        HTML forms, and protects them by a token of its own."""
+        """Why a request is refused; None if it is not. `headers` have names in lower case. `forms`: this server
+        accepts HTML forms, and protects them by its own token.
+        """
         host = headers.get("host")
         if host is not None and not self.knows(host):
             return Refused(421, f"this server is not known as {_bare(host)!r}: allow the name with {self._setting}")
@@ -54,7 +55,9 @@ class WebHosts:
 
 
 def host_names(listen_host: str, *more: str, machine: str = "") -> tuple[str, ...]:
-    """Names of a server: where it listens, its advertised addresses, and the machine's name where it listens everywhere."""
+    """Names of a server: its listen address, its advertised addresses, and the machine's name if it listens on every
+    address.
+    """
     everywhere = _bare(listen_host) in ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
     hosts = (urlsplit(one).hostname or "" if "://" in one else one for one in more)
     return tuple(name for name in (machine if everywhere else listen_host, *hosts) if name)

@@ -40,7 +40,7 @@ class WebUser:
     name: str
     role: str
     groups: tuple[str, ...] = ()
-    """Of a token's claim `groups`; grants (`ottla.security.grants`) may name them."""
+    """The groups in a token's claim `groups`; grants (`ottla.security.grants`) may name them."""
 
     def may(self, role: str) -> bool:
         return _RANK[self.role] >= _RANK[role]
@@ -80,7 +80,7 @@ def check_password(password: str, stored: str) -> bool:
 
 
 def _base64(text: str) -> bytes:
-    """The common alphabet or the one of addresses: the console's hashes were written in the latter."""
+    """The standard or the URL-safe alphabet: older hashes of the console use the URL-safe alphabet."""
     return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
 
 

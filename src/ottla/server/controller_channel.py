@@ -115,7 +115,7 @@ class ControllerChannel:
             return None
 
     async def decide(self, request: Any, context: RequestContext | None) -> Any:
-        """Ask the controller of this process; None when it is not active any more."""
+        """Ask the controller of this process; None if it is not active any more."""
         if self._local is None:
             return None
         if request.API_KEY in _OF_THE_QUORUM:
@@ -167,7 +167,7 @@ def _version(request: Any, context: RequestContext | None) -> int:
 
 
 def _controller_context(request: Any, context: RequestContext | None) -> ControllerContext:
-    """What the decision may know of who asks; the node itself (no context) may write everywhere."""
+    """The client's rights, for the decision. The node itself (no context) may write everywhere."""
     version = _version(request, context)
     if context is None:
         return ControllerContext(version=version)
@@ -183,7 +183,7 @@ def _not_controller(response: Any) -> bool:
 
 
 async def _forward(client: NodeClient, request: Message, context: RequestContext, timeout_ms: float) -> Any:
-    """In an Envelope; None when the other node is not the controller (any more)."""
+    """Send the request in an Envelope; None if the other node is not the controller (any more)."""
     from ottla.protocol.generated.envelope_request import EnvelopeRequest
 
     version = _version(request, context)

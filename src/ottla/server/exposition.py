@@ -115,9 +115,8 @@ async def expose(
     resident_bytes: int | None,
     lags: Iterable[Lag] = (),
 ) -> str:
-    """`resident_bytes`: the memory of the process, None where the system does not report it.
-
-    Lags, of which clients may make many, and the text of all samples are made in slices: others have a turn in between.
+    """`resident_bytes`: the memory of the process; None if the system does not report it. Clients can cause many lags,
+    so lags and the text of all samples are built in slices, with other work in between.
     """
     by_name: dict[str, list[Sample]] = {}
     for sample in (*_samples(server, listeners, active=active_controller), *_process(server, resident_bytes)):

@@ -64,7 +64,7 @@ class Lag(NamedTuple):
     partition: int
     records: int
     since_ms: int | None
-    """The time of the first record not read; None when it is not known (yet)."""
+    """The timestamp of the first record that was not read; None if it is not known (yet)."""
 
 
 class GroupLag:

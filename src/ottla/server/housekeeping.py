@@ -1,7 +1,7 @@
 """The periodic duties of a node, on its loop: retention, checkpoints, flushing, expiry, compaction, moves.
 
-Each duty is a short synchronous call on the log store; what blocks (fsync) runs in a thread. A duty that fails is
-logged and tried again at its next turn; it never stops the others.
+Each duty is a short synchronous call on the log store; blocking calls (fsync) run in a thread. A duty that fails is
+logged and retried at its next turn; it never stops other duties.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Housekeeping:
                 await self._flush(partition_log, base_offset)
 
     async def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
-        """A log that cannot be synced now does not keep the others from it: it is still due at the next turn."""
+        """A log that cannot be synced now is retried at the next turn, and does not delay other logs."""
         try:
             plan = partition_log.prepare_flush(up_to)
         except KafkaError as error:
@@ -187,7 +187,7 @@ class Housekeeping:
     # Compaction
 
     async def _clean(self) -> None:
-        """What is to be erased, then log by log, the dirtiest first; a pause when nothing is worth it."""
+        """Erase records that are due, then clean log by log, the dirtiest first; pause if there is nothing to do."""
         pause_ms = self._config.log_cleaner_backoff_ms
         if self._eraser is not None:
             pause_ms = min(pause_ms, ERASURE_CHECK_MS)
@@ -209,7 +209,8 @@ class Housekeeping:
         return False
 
     async def _in_slices(self, steps: Generator[BlockingSync | None, None, object]) -> bool:
-        """In slices of two milliseconds with pauses twice as long, so that produce and fetch go on in between."""
+        """Work in slices of two milliseconds with pauses twice as long, so that produce and fetch continue in between.
+        """
         loop = asyncio.get_running_loop()
         clock, moved = self._clock, self._cleaner.moved
         began = clock.monotonic_ms()

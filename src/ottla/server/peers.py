@@ -1,7 +1,7 @@
-"""Connections to the other brokers for what is asked now and then: markers, verification. Fetches have their own.
+"""Connections to other brokers for occasional requests: markers, verification. Fetches have their own connections.
 
 A broker answers the requests of one connection in order, and a marker waits for its replicas. So every API has its own
-connection: a verification or a share group's state never waits for the markers of others.
+connection: a verification or a share group's state never waits for markers.
 """
 
 from __future__ import annotations

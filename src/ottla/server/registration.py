@@ -38,7 +38,7 @@ NO_CONTROLLER_MS = 4_000
 _PASSING = frozenset(
     {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_ID_NOT_REGISTERED}
 )
-"""Another incarnation may still be alive for the controller: it goes with its session."""
+"""Errors that pass: for the controller a previous incarnation may still be alive, until its session ends."""
 
 
 class Registration:
@@ -54,7 +54,9 @@ class Registration:
         on_epoch: Callable[[int], None] = lambda _epoch: None,
         on_replaced: Callable[[str], None] = lambda _reason: None,
     ) -> None:
-        """`on_epoch` hears of every broker epoch that we get; `on_replaced` that another server has our id by now."""
+        """`on_epoch` gets every broker epoch of this node. `on_replaced` is called if a different server has
+        registered our id.
+        """
         self._node = node
         self._controller = controller
         self._metadata = metadata
@@ -69,7 +71,8 @@ class Registration:
     # ---------------------------------------------------------------------------------------------------------- start
 
     async def register(self) -> None:
-        """Until the controller has taken us; StartupError when it never will."""
+        """Retry until the controller accepts the registration. Raises StartupError if the controller refuses for good.
+        """
         await self._register_broker(self._node.config.initial_broker_registration_timeout_ms)
         while self._metadata.offset < self.broker_epoch:  # noqa: ASYNC110 - the publisher has no event to wait for
             await asyncio.sleep(CATCH_UP_MS / 1000)
@@ -91,7 +94,7 @@ class Registration:
 
     @property
     def alone(self) -> bool:
-        """Whether there is no other broker that could follow, lead or ask."""
+        """Whether the cluster has no other broker."""
         return not any(broker_id != self._node.config.node_id for broker_id in self._metadata.image.brokers)
 
     async def unfence(self) -> None:
@@ -173,7 +176,9 @@ class Registration:
             log.error("heartbeat.failed", exc_info=error)
 
     def beat_now(self) -> None:
-        """Something changed that the controller must hear of before the next interval: a directory failed, is cordoned."""
+        """Send a heartbeat now, for a change that the controller needs before the next interval: a directory failed or
+        is cordoned.
+        """
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             self._heartbeats = asyncio.ensure_future(self._beat_and_keep_alive())

@@ -1,6 +1,6 @@
-"""What carries replication over the wire: a fetch loop per leader, ISR proposals and directory assignments.
+"""Replication over the wire: a fetch loop per leader, ISR proposals and directory assignments.
 
-The logic is in `ottla.replication`; here are connections, tasks and nothing to decide.
+The logic is in `ottla.replication`; this module has only connections and tasks and decides nothing.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Replication:
         return None if broker is None else broker.listeners.get(self._config().inter_broker_listener)
 
     async def _look_up(self, client: NodeClient, fetcher: ReplicaFetcher, lost: list[FollowedPartition]) -> None:
-        """Where do the leader's logs begin and end?"""
+        """Ask where the leader's logs begin and end."""
         try:
             earliest = await self._offsets(client, lost, EARLIEST)
             latest = await self._offsets(client, lost, LATEST)

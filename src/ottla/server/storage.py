@@ -15,7 +15,7 @@ from ottla.runtime.disk import DiskStorage
 from ottla.server.errors import StartupError
 
 ENCRYPTION_KEYS = "encryption-keys"
-"""`ottla.security.keystore.FILE_NAME`, which is not loaded where nothing is encrypted."""
+"""`ottla.security.keystore.FILE_NAME`; that module is not loaded if nothing is encrypted."""
 
 
 def open_storage(config: BrokerConfig) -> Storage:

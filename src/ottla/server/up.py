@@ -74,7 +74,7 @@ def up(
 
 
 def refuse_open(host: str | None, *, allow_open: bool) -> None:
-    """StartupError when everything would be open to others without a word of it."""
+    """Raises StartupError if the servers would be open to other machines without `--allow-open`."""
     if host is not None and not allow_open and not is_loopback(host):
         close = (
             "up logins first (`ottla server start` with a SASL_SSL listener, `ottla registry` and `ottla console` "
@@ -84,7 +84,8 @@ def refuse_open(host: str | None, *, allow_open: bool) -> None:
 
 
 def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
-    """Where to listen; StartupError when a directory that is there listens elsewhere: its file is what holds."""
+    """Where to listen. Raises StartupError if an existing directory listens elsewhere: its file wins over the options.
+    """
     listeners = read_properties(file).get("listeners", "") if file.exists() else None
     for option, value, text in (("--host", host, f"//{host}:"), ("--port", port, f":{port},")):
         if listeners is not None and value and text not in f"{listeners},":
@@ -156,7 +157,7 @@ def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:
 
 
 def write_properties(file: Path, text: str) -> None:
-    """Only when the ports are ours: a start that fails leaves nothing behind."""
+    """Called only after the ports are bound, so that a failed start leaves no file behind."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:

@@ -257,7 +257,7 @@ def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[Planne
 
 
 def prepare(nodes: list[PlannedNode], host: str) -> dict[int, BrokerConfig]:
-    """Write and format what is missing; the configurations."""
+    """Write and format missing directories; returns the configurations."""
     growing = nodes[0].properties.exists()
     if growing:
         first = load(read_properties(nodes[0].properties))

@@ -34,6 +34,8 @@ class WalkThreads:
         self._threads.submit(work).add_done_callback(finished)
 
     def close(self) -> None:
-        """What is not walked yet is not appended: its producer gets no answer, and sends it to the next leader."""
+        """Batches that are not walked yet are not appended. Their producers get no answer, and send them to the next
+        leader.
+        """
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
