@@ -123,7 +123,7 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def _check_features(state: ControllerState, request: BrokerRegistrationRequest) -> None:
-    """Every finalized feature above 0 must lie in the broker's range; an unnamed one counts as 0-0."""
+    """Every finalized feature above 0 must be in the broker's range; an unnamed feature has the range 0-0."""
     ranges = {f.name: Range(f.min_supported_version, f.max_supported_version) for f in request.features}
     if METADATA_VERSION not in ranges:
         raise _invalid_registration("Request features do not contain 'metadata.version'")
@@ -208,7 +208,7 @@ def _unfence(state: ControllerState, broker: BrokerRegistration) -> list[Message
 
 
 def fence_broker(state: ControllerState, broker: BrokerRegistration) -> list[Message]:
-    """Take the broker out of every ISR, then fence it."""
+    """Remove the broker from every ISR, then fence it."""
     updates = leader_and_isr_updates(state, partitions_with_isr(state, broker.id), remove=broker.id)
     return [*updates, BrokerRegistrationChangeRecord(broker.id, broker.epoch, fenced=FENCE)]
 
@@ -250,12 +250,12 @@ def session_valid(state: ControllerState, broker_id: NodeId) -> bool:
 
 
 def end_session(state: ControllerState, broker_id: NodeId) -> None:
-    """The broker is gone; another incarnation may register at once."""
+    """The broker is dead; a new incarnation may register at once."""
     _session(state, broker_id).last_contact_ms = -math.inf
 
 
 def _session(state: ControllerState, broker_id: NodeId) -> BrokerSession:
-    """A broker that this controller has not heard of yet gets the full time to speak up."""
+    """A broker without a heartbeat to this controller so far gets the full session time."""
     session = state.sessions.get(broker_id)
     if session is None:
         session = state.sessions[broker_id] = BrokerSession(state.clock.monotonic_ms())

@@ -87,7 +87,7 @@ class Periodic:
         self._state.balance_wanted_ms = now
 
     def due(self) -> list[Message]:
-        """The records of the first duty whose time has come."""
+        """The records of the first duty that is due."""
         state = self._state
         now = state.clock.monotonic_ms()
         wanted = state.balance_wanted_ms

@@ -41,7 +41,7 @@ __all__ = ["Answer", "Blocking", "ControllerRuntime", "Done", "run_inline"]
 _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
 )
-"""Each of their records stands for itself, so a very long list may go into several batches."""
+"""The records of these requests are independent, so a very long list may go into several batches."""
 
 log = get_logger(__name__)
 
@@ -208,7 +208,7 @@ class ControllerRuntime:
     # ------------------------------------------------------------------------------------------- snapshots, housekeeping
 
     def tick(self) -> None:
-        """Once in a while (a second or so): fence brokers that are gone, snapshot what is due."""
+        """Called about once a second: fence dead brokers, write a snapshot if it is due."""
         if self.failure is not None:
             return
         records = fence_stale_brokers(self.state) if self.active else []
@@ -219,7 +219,7 @@ class ControllerRuntime:
         self._committed.snapshot_if_due()
 
     def fence(self, broker_id: NodeId, broker_epoch: int) -> None:
-        """A broker of that epoch is known to be gone: neither fencing nor its next incarnation waits for its session."""
+        """A broker of that epoch is certainly dead: neither fencing nor its next incarnation waits for its session."""
         broker = self.state.image.brokers.get(broker_id)
         if self.active and broker is not None and broker.epoch == broker_epoch and not broker.fenced:
             end_session(self.state, broker_id)
@@ -235,6 +235,6 @@ class ControllerRuntime:
             self._committed.snapshot()
 
     def close(self) -> None:
-        """Make everything durable, answer who waits, close the log; requests that come later are refused."""
+        """Make everything durable, answer waiting requests, close the log; later requests are refused."""
         self.driver.close()
         self.active = False

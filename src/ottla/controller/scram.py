@@ -1,5 +1,6 @@
-"""AlterUserScramCredentials: SCRAM users as records of the metadata log. Passwords never come here, only salted ones,
-and what is written is one step further from the password again.
+"""AlterUserScramCredentials: SCRAM users as records of the metadata log.
+
+A request holds no password, only a salted password. The record holds keys that are derived from the salted password.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ SPARE = 512
 
 
 RESERVE = 128
-"""Sockets that clients cannot take, at most a quarter of all."""
+"""Sockets that clients cannot use; at most a quarter of all sockets."""
 
 
 class Descriptors(NamedTuple):
@@ -86,7 +86,7 @@ kern.maxfilesperproc. 10,240 is OPEN_MAX on macOS, the number that the JVM reque
 
 
 def raise_limit() -> None:
-    """Take all that the system grants, as the JVM does."""
+    """Raise the soft limit as far as the system allows, as the JVM does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return

@@ -93,7 +93,7 @@ class HttpServer:
         while True:
             try:
                 sock, address = await loop.sock_accept(self._socket)
-            except OSError as error:  # no descriptor is left, for one
+            except OSError as error:  # for example, no descriptor is left
                 log.warning("http.not_accepted", reason=error.strerror or str(error))
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
@@ -134,7 +134,7 @@ class HttpServer:
                 writer.close()
                 await writer.wait_closed()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            pass  # a peer that does not ask properly gets nothing
+            pass  # a malformed request gets no answer
         finally:
             if writer is not None:
                 writer.transport.abort()
@@ -153,7 +153,7 @@ class HttpServer:
             await writer.drain()
 
     async def _answer(self, head: bytes, address: str, let_in: Callable[[], object]) -> tuple[HttpAnswer, bool]:
-        """`let_in` is called when the peer has shown who it is: only then its connection keeps its place."""
+        """`let_in` is called after the peer's login: only then does its connection keep its place."""
         request = _parse(head)
         if isinstance(request, HttpAnswer):
             return request, False

@@ -22,7 +22,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 RESERVE = 4
-"""A snapshot is written in a thread while the loop rolls a segment; each needs one descriptor, and one for its folder."""
+"""A thread writes a snapshot while the loop rolls a segment. Each needs two descriptors: its file and its folder."""
 
 
 class ReservedStorage:

@@ -25,7 +25,7 @@ class ResponseMemory:
         self.total = 0
 
     def hold(self, writer: Writer, size: int) -> None:
-        """The answer begins to wait. May close other connections."""
+        """An answer starts to wait. May close other connections."""
         self._held[writer] = size
         self.total += size
         while self.total > self._limit and len(self._held) > 1:

@@ -55,7 +55,7 @@ class TlsChannel(Channel):
         self._incoming = ssl.MemoryBIO()
         self._sealed = ssl.MemoryBIO()
         self._unsent = memoryview(b"")
-        """Encrypted bytes that the socket did not take yet."""
+        """Encrypted bytes that the socket has not accepted yet."""
         self._receive_bytes = _HANDSHAKE_BYTES
         self._tls = source.context().wrap_bio(self._incoming, self._sealed, server_side=True)
         self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # typeshed: always bytes
@@ -127,7 +127,7 @@ class TlsChannel(Channel):
         return True
 
     def _on_readable(self) -> None:
-        """The library gives one record at a time: take all that are here, then handle what is whole."""
+        """The library returns one record at a time: read all available records, then handle the whole frames."""
         if self._waiting:
             self._stop_reading()
             return
@@ -201,7 +201,7 @@ class TlsChannel(Channel):
         return True
 
     def _push(self, data: Any) -> memoryview | None:
-        """What is left of `data` when the socket takes no more; that may be an empty rest, whose last bytes wait."""
+        """The rest of `data` if the socket accepts no more; an empty rest if only encrypted bytes wait."""
         view = memoryview(data)
         while view and self._drain():
             self._tls.write(view[:_SEND_BYTES])

@@ -140,7 +140,7 @@ class EncryptedFile:
             raise OSError(f"{self.path}: encryption of version {start[8]} is not known here")
         header = parse_header(start)
         if header is None:
-            return False  # torn, or zeros: a power cut took what was written
+            return False  # torn, or zeros: a power cut lost the header
         key = self._keys.file_key(header.key_id, header.salt)
         check_owner(self.path, self._place, self._keys.topic_of(header.key_id, header.salt))
         if header.version == VERSION:
@@ -245,7 +245,7 @@ class EncryptedFile:
 
     def pread(self, length: int, position: int) -> bytes:
         if position + length > self._end and self._inner.size() > self._physical_end:
-            self._scan()  # written through another opening of the same file
+            self._scan()  # the same file was opened twice, and written through the other File
         index = bisect_right(self._starts, position) - 1
         pieces: list[bytes] = []
         for at, plain in self._payloads(index, position + length):
@@ -300,7 +300,7 @@ class EncryptedFile:
             raise OSError(f"{self.path}: an encrypted file grows only at its end ({self._end}), not at {position}")
         first = self._physical_end
         if not self._clean:
-            # A torn write may have left bytes behind the last frame; they must not look like one later.
+            # A torn write may have left bytes behind the last frame; they must not look like a frame later.
             if self._inner.size() > first:
                 self._inner.truncate(first)
             self._clean = True

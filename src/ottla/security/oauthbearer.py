@@ -166,7 +166,7 @@ class OAuthBearerServer:
 
     def evaluate(self, response: bytes) -> bytes:
         if self._challenge is not None:
-            # Whatever the client answers to the challenge: RFC 7628 has it send one dummy byte, and then it is over.
+            # The login fails whatever the client answers: RFC 7628 requires one dummy byte after the challenge.
             raise SaslFailure(self._challenge.decode() if response == _DUMMY else None)
         match = _MESSAGE.fullmatch(response)
         if match is None or match["scheme"].lower() != b"bearer":

@@ -186,7 +186,7 @@ class TlsSource:
         self._reload(config)
 
     def _reload(self, config: BrokerConfig) -> None:
-        stamp = _files(config)  # before they are read: what changes meanwhile is seen at the next look
+        stamp = _files(config)  # before the files are read: a change meanwhile is found at the next check
         if config is self._config:
             self._stamp = stamp
         try:

@@ -110,7 +110,7 @@ class WebAccess:
 
         By default uvicorn trusts `X-Forwarded-For` from every peer on loopback. Then any local user, and anybody
         behind a tunnel, could choose the address for failed logins and audit events. So proxy headers are read
-        only if `PROXIES` is set in the environment.
+        only if the environment has `FORWARDED_ALLOW_IPS`.
         """
         from ottla.security.web_connections import bounded_protocol
 
@@ -207,7 +207,7 @@ class WebAccess:
                 wait = [(b"retry-after", str(error.retry_after_s).encode())]
                 await refuse(scope, send, 429, wait, message=str(error))
                 return
-            except WebAccessError as error:  # the users file has changed and cannot be read: nobody is let in
+            except WebAccessError as error:  # the users file has changed and cannot be read: every login is refused
                 await refuse(scope, send, 503, message=str(error))
                 return
             if user is None:

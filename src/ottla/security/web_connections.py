@@ -43,7 +43,7 @@ def bounded_protocol(
     def make_room(newcomer: Bounded | Handshake, connections: set[Any]) -> None:
         if len(connections) + len(handshakes) > max_connections:
             oldest = next(iter(waiting), newcomer)
-            waiting.pop(oldest, None)  # now, not when its end is heard of: more may come before
+            waiting.pop(oldest, None)  # now, not at connection_lost: more connections may come before
             oldest.give_way()
 
     class Bounded(H11Protocol):
@@ -137,7 +137,7 @@ def bounded_protocol(
                     lambda: self._http, self._socket, ssl=tls, ssl_handshake_timeout=head_s
                 )
             except OSError:
-                self._socket.close()  # a peer that does not shake hands gets nothing
+                self._socket.close()  # the handshake failed: close without an answer
             finally:
                 self.end()
 

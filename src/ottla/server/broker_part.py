@@ -186,7 +186,7 @@ class BrokerPart:
             raise StartupError(str(error)) from error
         alone = registration.alone
         if alone:
-            # Leaders are known only then: partitions hear of their state once, not of every step of the registration.
+            # Leaders are known only now: partitions get their state once, not at every step of the registration.
             await registration.unfence()
         self._quorum.publisher.subscribe(broker.replicas.on_metadata)
         self._quorum.publisher.subscribe(self._on_coordinators_metadata)

@@ -168,7 +168,7 @@ class GroupLag:
         since_ms = self._times.get(position.record) if records else None
         return Lag(position.group, position.topic, position.partition, records, since_ms)
 
-    # Logs of others
+    # Logs of other brokers
 
     async def _from_leader(self, leader: NodeId, positions: list[_Position]) -> list[Lag]:
         try:

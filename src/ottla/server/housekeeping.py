@@ -204,13 +204,12 @@ class Housekeeping:
             return await self._in_slices(work())
         except (KafkaError, OSError) as error:
             log.error("cleaning.failed", reason=str(error))
-        except Exception as error:  # as above: a damaged key or log must not end cleaning for all others
+        except Exception as error:  # as above: a damaged key or log must not end cleaning for other logs
             log.error("cleaning.failed", exc_info=error)
         return False
 
     async def _in_slices(self, steps: Generator[BlockingSync | None, None, object]) -> bool:
-        """Work in slices of two milliseconds with pauses twice as long, so that produce and fetch continue in between.
-        """
+        """Work in slices of 2 ms with pauses twice as long, so that produce and fetch continue in between."""
         loop = asyncio.get_running_loop()
         clock, moved = self._clock, self._cleaner.moved
         began = clock.monotonic_ms()
@@ -222,7 +221,7 @@ class Housekeeping:
                 try:
                     await loop.run_in_executor(self._syncs, sync)
                 except OSError as error:
-                    steps.throw(error)  # the steps know whose disk that was
+                    steps.throw(error)  # the steps handle the failure of their disk
             elif clock.monotonic_ms() - began >= CLEAN_SLICE_MS:
                 rate = max(self._config.log_cleaner_io_max_bytes_per_second, 1.0)
                 due_ms = start_ms + (moved.bytes - start_bytes) * 1000 / rate

@@ -14,9 +14,7 @@ _TLS = "Fatal error on SSL protocol"
 
 
 def on_loop_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """uvloop reports a TLS peer that disappears between two steps as a fatal error; here that is only a lost
-    connection.
-    """
+    """If a TLS peer disappears between two steps, uvloop reports a fatal error; here it is only a lost connection."""
     error, message = context.get("exception"), str(context.get("message", ""))
     transport = context.get("transport")
     if message == _TLS and transport is not None and transport.is_closing():

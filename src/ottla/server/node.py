@@ -295,7 +295,7 @@ class Node:
         names = {e.listener_name for e in config.endpoints.listeners} - set(config.controller_listener_names)
         return listener == config.inter_broker_listener and len(names) > 1
 
-    # What happens meanwhile
+    # While the node runs
 
     def _image(self) -> MetadataImage:
         return self.quorum.publisher.image if self.quorum is not None else MetadataImage()

@@ -71,8 +71,7 @@ class Registration:
     # ---------------------------------------------------------------------------------------------------------- start
 
     async def register(self) -> None:
-        """Retry until the controller accepts the registration. Raises StartupError if the controller refuses for good.
-        """
+        """Retry until the controller accepts the registration. Raises StartupError if the controller refuses it."""
         await self._register_broker(self._node.config.initial_broker_registration_timeout_ms)
         while self._metadata.offset < self.broker_epoch:  # noqa: ASYNC110 - the publisher has no event to wait for
             await asyncio.sleep(CATCH_UP_MS / 1000)
@@ -144,7 +143,7 @@ class Registration:
         )
         if self._metadata.image.metadata_version >= CORDONED_DIRECTORIES_SINCE:
             request.cordoned_log_dirs = [d.directory_id for d in self._logs.directories if d.cordoned]
-        # One that hangs must not keep the next from finding a new controller in time.
+        # A heartbeat that hangs must not keep the next heartbeat from finding a new controller in time.
         limit_ms = config.broker_session_timeout_ms / 2 if timeout_ms is None else timeout_ms
         response: BrokerHeartbeatResponse = await self._controller.submit(request, None, timeout_ms=limit_ms)
         if response.error_code and not want_shut_down:
@@ -156,10 +155,10 @@ class Registration:
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             known = self._metadata.image.brokers.get(self._node.config.node_id)
             if known is None or known.incarnation_id == self._incarnation:
-                # Somebody unregistered us while we run, or our epoch was not the last word: introduce ourselves again.
+                # An admin unregistered this broker while it runs, or its epoch is not the latest: register again.
                 await self._register_broker(self._node.config.broker_session_timeout_ms)
             else:
-                # What the metadata gives to our id is its to lead: two leaders of one epoch would both take records.
+                # The other server now leads the partitions of our id: two leaders of one epoch would both take records.
                 self._on_replaced(f"another server has registered as broker {known.id} of this cluster")
 
     async def _keep_alive(self) -> None:

@@ -103,7 +103,7 @@ async def _serve(
         loop.add_signal_handler(number, stop, number)
     if not await _started(node, stopping):
         return 0
-    # What exists now lives as long as the node: the collector need not walk it again and again.
+    # Objects that exist now live as long as the node: the collector need not walk them again and again.
     gc.collect()
     gc.freeze()
     try:
@@ -145,7 +145,7 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's event loop if it is installed, else asyncio's own."""
+    """The event loop of uvloop if it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:

@@ -84,8 +84,7 @@ def refuse_open(host: str | None, *, allow_open: bool) -> None:
 
 
 def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
-    """Where to listen. Raises StartupError if an existing directory listens elsewhere: its file wins over the options.
-    """
+    """Where to listen. Raises StartupError if an existing directory listens elsewhere: its file is not changed."""
     listeners = read_properties(file).get("listeners", "") if file.exists() else None
     for option, value, text in (("--host", host, f"//{host}:"), ("--port", port, f":{port},")):
         if listeners is not None and value and text not in f"{listeners},":
@@ -148,7 +147,7 @@ def free_ports(host: str, count: int) -> list[int]:
 def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:
     """`ports`: the clients', the controller's, the metrics'."""
     data = (directory / "data").absolute()
-    # Nobody can connect to 0.0.0.0: who listens everywhere, as in a container, is called by the machine's name.
+    # Clients cannot connect to 0.0.0.0: a server on every address, as in a container, advertises the machine's name.
     name = socket.gethostname() if host in WILDCARDS else host
     port, controller_port, http_port = ports
     return PROPERTIES.format(
@@ -161,7 +160,7 @@ def write_properties(file: Path, text: str) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            out.write(text)  # passwords come into such files later
+            out.write(text)  # users may add passwords to the file later
     except OSError as error:
         raise StartupError(f"cannot write {file}: {error.strerror}") from error
 

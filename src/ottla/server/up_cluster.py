@@ -250,7 +250,7 @@ def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[Planne
     nodes = []
     for node_id in range(1, count + 1):
         folder = directory if node_id == 1 else directory / f"node-{node_id}"
-        # Three for each, in the order of `ottla up` with one node, so that a node that is there keeps its own.
+        # Three ports for each node, in the order of `ottla up` with one node, so that an existing node keeps its ports.
         first = 3 * (node_id - 1)
         nodes.append(PlannedNode(node_id, folder, *ports[first : first + 3]))
     return nodes

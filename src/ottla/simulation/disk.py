@@ -55,7 +55,7 @@ class FakeFile:
         raise io.UnsupportedOperation("a simulated file has no descriptor")
 
     def close(self) -> None:
-        """Nothing to release; the data stay, synced or not."""
+        """Nothing to release; the data stays, synced or not."""
 
 
 class FakeDisk:
@@ -79,7 +79,7 @@ class FakeDisk:
             raise OSError(errno.EIO, "the simulated disk fails")
 
     def cut_power(self) -> None:
-        """What is left when the power is back."""
+        """Lose the power: the disk keeps only what survives."""
         dice = self._random
         lost = False
         for path, file in list(self.files.items()):
@@ -107,7 +107,7 @@ class FakeDisk:
         file.replaces = None
 
     def _damaged(self, data: bytes) -> bytes:
-        """Blocks that were never written, or one byte that is not what it was."""
+        """Garbage of the same size (blocks that were never written), or the data with one changed byte."""
         dice = self._random
         if dice.random() < 0.5:
             return dice.randbytes(len(data))
@@ -162,7 +162,7 @@ class FakeDisk:
         self.folders.add(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Of a file, or of a folder with all that is in it."""
+        """Rename a file, or a folder with its contents."""
         file = self.files.pop(source, None)
         if file is not None:
             replaced = self.files.get(target)

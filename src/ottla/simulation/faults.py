@@ -135,7 +135,7 @@ class Faults:
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
 
     def _change_voters(self) -> None:
-        """Ask the leader to take a controller in or to let one go; it may refuse."""
+        """Ask the leader to add or remove a voter; the leader may refuse."""
         leader = self._leader()
         if leader is None or leader.raft is None or leader.raft.kraft_version < 1:
             return
@@ -166,7 +166,7 @@ class Faults:
         self._world.random.choice(self._brokers).pause(self._world.random.uniform(50, 5_000))
 
     def _cut_broker(self) -> None:
-        """Off from everybody else."""
+        """Cut a broker off from all other nodes."""
         node = self._world.random.choice(self._brokers)
         others = [other.node_id for other in self._nodes if other is not node]
         self._break({link for other in others for link in ((node.node_id, other), (other, node.node_id))})
@@ -186,8 +186,9 @@ class Faults:
         self._world.call_later(self._world.random.uniform(3_000, 7_000), restart)
 
     def _cut_power(self) -> None:
-        """Replication does not sync: a power cut is survived as long as it spares the other replicas, and they are in
-        sync. Until the broker is in sync again no other may lose its power."""
+        """Replication does not sync: a power cut is survived if it spares the other replicas and they are in sync.
+        Until the broker is in sync again, no other broker may lose its power.
+        """
         node = self._world.random.choice(self._brokers)
         if node.up and self._in_sync():
             node.kill(power=True)
@@ -213,7 +214,7 @@ class Faults:
     # ----------------------------------------------------------------------------------------------------------- network
 
     def _partition(self) -> None:
-        """Two sides that do not hear each other."""
+        """Split the nodes into two sides without a link in between."""
         ids = [node.node_id for node in self._nodes]
         side = set(self._world.random.sample(ids, self._world.random.randint(1, len(ids) - 1)))
         self._break({(a, b) for a in ids for b in ids if (a in side) != (b in side)})

@@ -1,7 +1,7 @@
-"""What must hold after every event, whatever happened: the promises of Raft, of the disk and of the controller.
+"""Invariants after every event: the promises of Raft, of the disk and of the controller.
 
-Each check is cheap because it looks only at what changed since the last event. What a check compares with is kept here,
-outside of every node: no restart and no lost disk makes it forget.
+Each check is cheap because it reads only the changes since the last event. The expected values are kept here, outside
+of every node: no restart and no lost disk removes them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ class Violation(Exception):
 
 @dataclass(slots=True)
 class _Seen:
-    """What a node has shown so far."""
+    """The state that a node has shown so far."""
 
     life: int = -1
     epoch: int = 0
     high_watermark: int = -1
-    """Of this life."""
+    """The high watermark of this life."""
     highest_committed: int = -1
-    """Of all lives since its disk was last wiped, as far as it was on its disk: it must keep that much."""
+    """The highest committed offset on the node's disk, over all lives since the last wipe: the node must keep that
+    much.
+    """
     checked_end: int = 0
     """Its log was compared up to here."""
     checked_last: tuple[int, int] = (-1, -1)
@@ -49,16 +51,16 @@ class _Seen:
 class Invariants:
     nodes: Sequence[SimulatedNode]
     leaders: dict[int, NodeId] = field(default_factory=dict)
-    """Epoch -> the only one that may lead it."""
+    """Epoch -> the only node that may lead it."""
     votes: dict[tuple[NodeId, int], ReplicaKey] = field(default_factory=dict)
     batches: dict[tuple[int, int], int] = field(default_factory=dict)
     """(epoch, base offset) -> CRC: a leader writes a place once."""
     committed: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Base offset -> (last offset, epoch, CRC) of what anybody has seen committed."""
+    """Base offset -> (last offset, epoch, CRC) of batches that any node has seen committed."""
     committed_end: int = 0
     committed_epoch: int = 0
     commits: dict[int, int] = field(default_factory=dict)
-    """Epoch of the leader that committed last -> where what was committed ended then."""
+    """Epoch of the leader that committed last -> end of the committed records at that time."""
     snapshots: dict[SnapshotId, int] = field(default_factory=dict)
     images: dict[int, int] = field(default_factory=dict)
     _seen: dict[NodeId, _Seen] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Invariants:
         self._seen[node_id] = _Seen()
 
     def check(self, touched: Sequence[SimulatedNode]) -> None:
-        """Of the nodes to which something happened."""
+        """Check the nodes that the event changed."""
         for node in touched:
             raft = node.raft
             if raft is None:
@@ -121,8 +123,8 @@ class Invariants:
         first = self.leaders.setdefault(role.epoch, node.node_id)
         if first != node.node_id:
             raise Violation(f"epoch {role.epoch} has two leaders, {first} and {node.node_id}")
-        # What later epochs committed it need not have: a vote that arrives late may still make somebody the leader of an
-        # epoch that a majority has left behind. It will commit nothing.
+        # The leader need not have records that later epochs committed: a late vote may still elect a leader of an epoch
+        # that a majority has left. Such a leader commits nothing.
         epoch = max((each for each in self.commits if each < role.epoch), default=None)
         if epoch is None:
             return
@@ -208,7 +210,7 @@ class Invariants:
         return raft.voters.contains(config.node_id, config.directory_id)
 
     def _has(self, other: SimulatedNode, high_watermark: int, epoch: int) -> bool:
-        """On its disk, whether it runs or not: a stopped node keeps what it promised."""
+        """Whether the records are on the node's disk. The node may be stopped: a stopped node keeps its records."""
         raft = other.raft
         if raft is None:
             return self._seen.get(other.node_id, _Seen()).checked_last[0] >= high_watermark

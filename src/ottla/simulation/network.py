@@ -111,7 +111,7 @@ class FakeNetwork:
         return 2 if weather.duplication and dice.random() < weather.duplication else 1
 
     def _carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
-        """Whether the link is broken is asked at both ends: when the message leaves and when it would arrive."""
+        """A broken link is checked twice: when the message leaves and when it would arrive."""
         link = (source, target)
         if link in self.broken:
             return

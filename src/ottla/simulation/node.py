@@ -124,7 +124,7 @@ class SimulatedNode:
         return None if part is None else part.publisher
 
     def start(self) -> None:
-        """OSError when its disk does not let it."""
+        """Raises OSError if the disk fails."""
         self.life += 1
         self.touched = True
         self.failure = None
@@ -247,7 +247,7 @@ class SimulatedNode:
         return lambda outbound: self.network.send(self, outbound)
 
     def _blocking(self, life: int) -> Callable[[Callable[[], None], Done], None]:
-        """Work on a disk takes its time; what it did counts from the moment it ends."""
+        """Work on a disk takes time; its effect counts from the moment when it ends."""
 
         def run(work: Callable[[], None], done: Done) -> None:
             def finish() -> None:
@@ -264,7 +264,7 @@ class SimulatedNode:
 
 
 class BrokerDoor:
-    """Where clients and other brokers reach the node, beside its quorum's door."""
+    """The endpoint of the node for clients and other brokers, beside the endpoint of its quorum."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
@@ -295,7 +295,7 @@ class BrokerDoor:
 
 
 class _Guard:
-    """An action of one life of a node: it does nothing in the next, and waits while the node is paused."""
+    """An action of one life of a node: dropped in the next life, and delayed while the node is paused."""
 
     __slots__ = ("_action", "_life", "_node")
 

@@ -84,7 +84,7 @@ class Records:
         self._world.call_later(dice.expovariate(1 / self._pause_ms), self._produce)
 
     def send(self, node: SimulatedNode, part: BrokerPart, key: Key, acks: int = ACKS_ALL) -> None:
-        """One batch of a record or three."""
+        """Send one batch of one to three records."""
         self._number += 1
         self.sent += 1
         dice = self._world.random

@@ -47,7 +47,7 @@ class Truth:
 
 @dataclass(slots=True)
 class _Shown:
-    """What a replica has shown in this life of its node."""
+    """The state that a replica has shown in this life of its node."""
 
     high_watermark: int = 0
     end: int = 0
@@ -62,13 +62,13 @@ class ReplicaInvariants:
     truths: dict[Key, Truth] = field(default_factory=dict)
     unclean_elections: int = 0
     reads: list[Read] = field(default_factory=list)
-    """What consumers got in this event."""
+    """The batches that consumers got in this event."""
     _shown: dict[tuple[NodeId, int], dict[Key, _Shown]] = field(default_factory=dict)
     """By node and its life."""
     _ends: dict[tuple[NodeId, Key], int] = field(default_factory=dict)
     """The last end of a replica, also while its node is down."""
     _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
-    """Replicas that lost their power and are not known to be in sync again."""
+    """Replicas that lost power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
 
     def on_acked(self, node: SimulatedNode, promise: Promise) -> None:
@@ -191,7 +191,7 @@ class ReplicaInvariants:
         self, node: SimulatedNode, partition: Partition, truth: Truth, shown: _Shown, high_watermark: int
     ) -> None:
         where = f"{partition.topic_partition} on node {node.node_id}"
-        # Several changes of an ISR may come in one event: with which of them it was committed is not seen here.
+        # One event may change an ISR several times: which of these ISRs committed a record is not visible here.
         same_isr = shown.partition_epoch == partition.partition_epoch
         if high_watermark > truth.end and not truth.unclean and same_isr:
             if not partition.is_leader:

@@ -104,7 +104,7 @@ def _walk(payload: memoryview | bytes, pos: int, limit: int, count: int, walked:
 
 
 def _walked(raw: Bytes, at: list[int]) -> tuple[Ints, Ints]:
-    """As `_run` gives them, of records that begin at `at` and were seen to be whole."""
+    """The same result as `_run`, for whole records that begin at `at`."""
     length, begins = varints(raw, np.array(at, np.int64))
     return begins, begins + length
 

@@ -36,7 +36,7 @@ def topic_table(
     start: Mapping[TopicPartition, int] | None = None,
     max_records: int | None = None,
 ) -> pa.Table:
-    """All committed records of a topic, partition after partition; `max_records` takes the newest of each partition."""
+    """All committed records of a topic, partition after partition; with `max_records`, the newest of each partition."""
     return topic_at(client, topic, with_headers=with_headers, start=start, max_records=max_records)[0]
 
 

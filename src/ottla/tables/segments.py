@@ -73,7 +73,7 @@ def segments(log_dir: str, partition: TopicPartition) -> list[Segment]:
 
 
 def bounds(log_dir: str, partition: TopicPartition, isolation_level: int = 0) -> tuple[int, int]:
-    """The first offset and the one after the last whole batch (with read_committed: the last stable offset)."""
+    """The first offset, and the offset after the last whole batch (with read_committed: the last stable offset)."""
     files = segments(log_dir, partition)
     if not files:
         return 0, 0
@@ -222,7 +222,7 @@ def _behind(results: Iterator[T], count: int) -> Iterator[T]:
 
 
 def _in_turn(results: Iterator[Callable[[], T]]) -> Iterator[Callable[[], T]]:
-    """A failure is kept until it is its turn: whatever comes before damage is given out."""
+    """A failure is raised in its turn: records before the damage are yielded first."""
     try:
         yield from results
     except (TableError, KafkaError) as failure:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ottla.tables.positions import Bytes, Ints
 
 Later = Callable[[Callable[[], None]], object]
-"""Runs what it is given, now or in another thread."""
+"""Runs the given work, now or in another thread."""
 _FEW_BYTES = 256 * 1024
 """Less is copied at once."""
 _FEW_RUNS = 4
@@ -42,7 +42,7 @@ def binary(buffer: pa.Buffer, raw: Bytes, at: Ints, length: Ints, later: Later =
 
 
 def _taken(buffer: pa.Buffer, at: Ints, length: Ints, nulls: npt.NDArray[np.bool_] | None) -> pa.Array:
-    """The slices and the gaps between them are an array over the buffer as it is; every second element of it is taken."""
+    """The slices and the gaps between them form an array over the unchanged buffer; every second element is a slice."""
     rows = len(at)
     offsets = np.empty(2 * rows, np.int32)
     offsets[0::2] = at
@@ -80,4 +80,4 @@ def _copied_runs(raw: Bytes, at: Ints, length: Ints, breaks: Ints, later: Later)
 def _copy(runs: list[tuple[Bytes, Bytes]]) -> None:
     for to, source in runs:
         to[:] = source
-    runs.clear()  # views into what was read
+    runs.clear()  # views into the buffer that was read

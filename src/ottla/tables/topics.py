@@ -29,7 +29,7 @@ _BACKOFF_S = 0.1
 
 
 class TableError(Exception):
-    """What is wrong with a read or a write and what to do about it, in one line."""
+    """The problem of a read or a write and what to do, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def check_reachable(options: Mapping[str, str]) -> None:
 
 
 class Cluster:
-    """One cluster's metadata, asked over one connection to any broker and one to each leader."""
+    """One cluster's metadata, through one connection to any broker and one connection to each leader."""
 
     def __init__(self, settings: ClientSettings, timeout_s: float | None = None) -> None:
         self.settings = settings
@@ -80,7 +80,7 @@ class Cluster:
         self._nodes.clear()
 
     def partitions(self, topics: Iterable[str]) -> dict[TopicPartition, Leader | None]:
-        """The partitions of each topic; TableError for one that does not exist."""
+        """The partitions of each topic. Raises TableError for a topic that does not exist."""
         wanted = sorted(set(topics))
         deadline = time.monotonic() + self._timeout_s
         while True:
@@ -107,7 +107,7 @@ class Cluster:
             time.sleep(_BACKOFF_S)
 
     def topics_like(self, pattern: str) -> list[str]:
-        """Topics whose whole name matches, as Java's Matcher.matches does; internal ones only when named exactly."""
+        """Topics whose whole name matches, as Java's Matcher.matches does; internal topics only if named exactly."""
         try:
             compiled = re.compile(pattern)
         except re.error as reason:
