@@ -2,8 +2,8 @@
 
 Raw sockets with add_reader/add_writer rather than transports, because a fetch answers with file regions that go out by
 sendfile, which uvloop's transports do not have. Reading stops while the connection is busy or its peer does not read:
-a peer can hold no more than one read's worth of requests and one response. One peer's requests are handled for a few
-milliseconds at most before the loop turns to the others.
+a peer can hold no more than one read's worth of requests and one response. The requests of one peer are handled for at
+most a few milliseconds before other connections have their turn.
 """
 
 from __future__ import annotations

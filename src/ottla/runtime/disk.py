@@ -1,7 +1,7 @@
 """The real disk behind `ottla.env.seams.Storage`: thin calls on os, nothing cached.
 
-Files are for their owner and its group (0640, folders 0750; backups often run as a member of the group), and the umask takes more away,
-never less. A file of keys is for its owner alone, whatever the umask is.
+Files are readable by their owner and its group (0640, folders 0750; backups often run as a member of the group). The
+umask can only remove permissions. A file of keys is readable by its owner alone, whatever the umask is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where master keys come from: a file, the environment, a command, or a key server over HTTP. `fetch` blocks.
 
-Every source gives the same text, lines of `ID:BASE64`, the first in use. An error names the source and never a key. Only a file
-is watched by its time stamp; a command and a key server are asked again by `ottla.security.key_renewal`.
+Every source returns the same text: lines of `ID:BASE64`, the first in use. An error names the source and never a key. A
+file is watched by its time stamp; `ottla.security.key_renewal` asks a command and a key server again.
 """
 
 from __future__ import annotations

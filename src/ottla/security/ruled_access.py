@@ -1,6 +1,6 @@
 """`WebAccess` with access rules: users of the file and of tokens get the rights of their grants.
 
-Without `[[grant]]` sections this is `WebAccess`. With them, a user whom no grant names is refused like a stranger.
+Without `[[grant]]` sections this is `WebAccess`. With them, a user whom no grant names is refused like an unknown user.
 """
 
 from __future__ import annotations

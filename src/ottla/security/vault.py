@@ -1,10 +1,13 @@
-"""Master keys from a key server that speaks Vault's HTTP API: unwrapped by its transit engine, or read from its key-value store.
+"""Master keys from a key server with Vault's HTTP API: unwrapped by its transit engine, or read from its key-value
+store.
 
-With `ottla.encryption.master.key.wrapped.file` the key server never gives its own key away: the file holds lines of
-`ID:vault:v1:...`, and each is decrypted at `.url` (`https://HOST:8200/v1/transit/decrypt/NAME`). Without that file `.url` is a secret
-with a field `keys` (`https://HOST:8200/v1/secret/data/NAME`). The token comes from a file, which is read again each time, and is
-renewed (`auth/token/renew-self`) before two thirds of its lease are over. Redirects are not followed, answers of more than 64 KiB are
-refused, and plain http is for loopback only. Whatever else the server answers is a KeyStoreError, which the renewal survives.
+With `ottla.encryption.master.key.wrapped.file` the key server never reveals its own key. The file holds lines of
+`ID:vault:v1:...`, and each is decrypted at `.url` (`https://HOST:8200/v1/transit/decrypt/NAME`). Without that file
+`.url` is a secret with a field `keys` (`https://HOST:8200/v1/secret/data/NAME`).
+
+The token comes from a file, which is read again each time. The token is renewed (`auth/token/renew-self`) before two
+thirds of its lease are over. Redirects are not followed, answers of more than 64 KiB are refused, and plain http is for
+loopback only. Any other answer of the server raises KeyStoreError; the renewal then retries.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which requests a browser may have been tricked into: refused before anybody looks at who asks.
+"""Refuses requests that a foreign page may have caused in a user's browser, before the login is checked.
 
-- DNS rebinding: the `Host` header names this server. A page of a foreign name that resolves to this address is refused.
-  An IP address is taken: a browser sends an address only when the page's own address has it, and nobody rebinds that.
-- CSRF: a request that changes something comes from no page, or from a page of this server (`Origin`, `Sec-Fetch-Site`).
-- A body has a content type, and not one that an HTML form can send: such a form needs no permission of this server.
+- DNS rebinding: the `Host` header must name this server. A foreign name that resolves to this address is refused. An IP
+  address is accepted: a browser sends an address only if the page's own URL has it, and an address cannot be rebound.
+- CSRF: a request that changes something must come from no page, or from a page of this server (`Origin`,
+  `Sec-Fetch-Site`).
+- A body must have a content type that an HTML form cannot send: browsers send forms without this server's permission.
 
 Nothing here reads the clock, a file or the network.
 """

@@ -1,8 +1,8 @@
-"""This node as a broker of the cluster: registered, kept alive by heartbeats, unfenced when it is ready, and gone with
-its leaders handed over.
+"""This node as a broker of the cluster: it registers, sends heartbeats, is unfenced when it is ready, and hands over
+leadership before it stops.
 
-The broker epoch of a clean shutdown is on disk with the logs (`LogStore.shutdown`); the next registration shows it, so
-that the controller trusts what this node had (KIP-966).
+A clean shutdown stores the broker epoch on disk with the logs (`LogStore.shutdown`). The next registration sends this
+epoch as proof that no records were lost (KIP-966).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`ottla up --nodes N`: a cluster on this machine, one process per node.
 
-Node 1 lives in DIR as with one node, the others in DIR/node-2 and so on; each has its server.properties, written once.
-A new cluster has up to three controllers. A directory with fewer nodes grows: the new ones join as brokers.
+Node 1 uses DIR, as with one node; the other nodes use DIR/node-2 and so on. Each has its server.properties, written
+once. A new cluster has up to three controllers. If DIR has fewer than N nodes, new nodes join as brokers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The threads that walk the records of large batches (`ottla.broker.walks`).
 
-Two, and not the loop's pool: disk syncs use that. Decompression runs without the interpreter's lock, the walk gives it
-back every few milliseconds, so that the loop goes on. A thread holds one batch of at most 100 MiB at a time.
+There are two threads, apart from the loop's pool, which disk syncs use. Decompression runs without the interpreter's
+lock, and the walk releases the lock every few milliseconds, so that the loop continues. A thread holds one batch of at
+most 100 MiB at a time.
 """
 
 from __future__ import annotations

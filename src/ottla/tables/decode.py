@@ -1,8 +1,8 @@
 """Record batches to Arrow, without a Python object per record.
 
-Deltas, lengths, keys and values are numpy over all records of a chunk (ottla.tables.positions, ottla.tables.slices). Keys
-and values are copied once, out of the bytes that were fetched or mapped. A length is believed only after it was checked against the record that holds it:
-INVALID_RECORD otherwise.
+Deltas, lengths, keys and values are numpy arrays over all records of a chunk (ottla.tables.positions,
+ottla.tables.slices). Keys and values are copied once, from the bytes that were fetched or mapped. Every length is
+checked against the record that holds it; a wrong length raises INVALID_RECORD.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A range of one partition, fetched from its leader as raw batches and decoded in bulk.
 
-While one answer is decoded the next is already asked for, so broker and reader work at the same time. A leader that
-moved, a broker that restarts or a broken connection is tried again from the last offset until the deadline; nothing is
-yielded twice. Offsets that are gone are an error unless `fail_on_data_loss` is off.
+While one answer is decoded, the next request is already sent, so broker and reader work at the same time. After a
+leader change, a broker restart or a broken connection, the read is retried from the last offset until the deadline;
+nothing is yielded twice. Deleted offsets are an error unless `fail_on_data_loss` is off.
 """
 
 from __future__ import annotations

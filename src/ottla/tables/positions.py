@@ -1,7 +1,7 @@
 """Where the records of many batches begin and end, and the varints at many positions.
 
-Runs of equal records are found at once, others by a short loop; a length is believed only when its record lies inside its
-batch.
+Runs of records of equal size are found at once, other records by a short loop. A length is used only if its record lies
+inside its batch.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _RUN = 8
-"""Fewer equal records than this in a row are walked one by one,"""
+"""Fewer records of equal size in a row are walked one by one."""
 _STRIDE = 64
-"""so many of them before the next look for a run."""
+"""Records that are walked before the next search for a run."""
 
 
 def record_bounds(parts: Iterable[tuple[int, int, int]], payload: memoryview | bytes, raw: Bytes) -> tuple[Ints, Ints]:
-    """Where the body of each record begins (its attributes byte) and ends. `parts` are the batches: first position, the
-    one after the last, records."""
+    """Where the body of each record begins (its attributes byte) and ends. `parts` are the batches: first position, end
+    position, number of records."""
     found: list[tuple[Ints, Ints]] = []
     walked: list[int] = []
     for begin, limit, records in parts:
