@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -15,6 +16,7 @@ from ottla.cli.commands import ottla
 from ottla.cli.kafka.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src/ottla"
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("deploy/*.md")]
 )
@@ -119,6 +121,36 @@ def verb_problems(command: click.Command, words: list[str]) -> list[str]:
     if isinstance(command, click.Group):
         return []
     return [f"no such option {word}" for word in asked if word not in {*known, "--help", "-h"}]
+
+
+def missing_modules(text: str) -> list[str]:
+    """Files that the map names beside a folder, and steps of the paths, that do not exist."""
+    missing = []
+    for folder, holds in re.findall(r"^\| `(src/ottla/\w+|tools|bench|tests/\w+)` \| (.*) \|$", text, re.MULTILINE):
+        names = (span.rstrip("/") for span in re.findall(r"`([\w/]+(?:\.py|/))`", holds))
+        missing += [f"{folder}/{name}" for name in names if not any((ROOT / folder).rglob(name))]
+    _, _, paths = text.partition("## Seven paths")
+    for step in re.findall(r"`(\w+/[\w/]+)`", paths.partition("## Rules")[0]):
+        if not (ROOT / step).exists() and not any(SOURCES.rglob(f"{step}.py")) and not any(SOURCES.rglob(step)):
+            missing.append(step)
+    return missing
+
+
+def test_the_map_names_modules_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert not missing_modules(text)
+    assert missing_modules(text.replace("`dispatch.py`", "`gone.py`", 1)) == ["src/ottla/broker/gone.py"]
+    assert "broker/gone" in missing_modules(text.replace("`broker/dispatch`", "`broker/gone`"))
+
+
+def test_every_package_describes_itself() -> None:
+    """In a few words, with the names of modules that exist."""
+    for file in SOURCES.rglob("__init__.py"):
+        if "generated" not in file.parts:
+            text = ast.get_docstring(ast.parse(file.read_text())) or ""
+            assert len(text.split()) >= 7, f"{file} does not describe what happens in its package"
+            for name in re.findall(r"`([\w/]+\.py)`", text):
+                assert any(file.parent.rglob(name)) or (ROOT / name).exists(), f"{file} names {name}"
 
 
 def broken_records(records: dict[str, str]) -> list[str]:

@@ -1,11 +1,13 @@
 """Sentences that people read, and what STYLE.md refuses in them: long sentences and words that name nothing.
 
-Code spans, links and numbers count as one word each. Code blocks, generated tables and rulers are no prose.
+Code spans, links and numbers count as one word each. Code blocks, generated tables and rulers are no prose, nor are
+the indented lines of a docstring, which hold examples; those of a list item are prose.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +18,10 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|v\d+|\d+)\.(?=\s)")
+_ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf)\.(?=\s)")
 _END = re.compile(r"(?<=[.!?])[\"')*_]*\s+")
 _WORD = re.compile(r"[\w'\u2019+%/.-]+")
+_INDENTED = re.compile(r"^ {2,}.*\n?", re.MULTILINE)
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -32,11 +35,11 @@ def sentences(text: str) -> Iterator[str]:
 
 def markdown_paragraphs(text: str) -> Iterator[str]:
     """Paragraphs, list items and cells of tables."""
-    text = _COMMENT.sub("", _FENCE.sub("", text))
+    text = re.sub(r"^(#+ .*)$", r"\1\n", _COMMENT.sub("", _FENCE.sub("", text)), flags=re.MULTILINE)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)|\n(?=\|)|\n(?=#)", text):
         if block.lstrip().startswith("|"):
             yield from (cell for cell in re.split(r"(?<!\\)\|", _CODE.sub("code", block)) if re.search(r"[a-z]", cell))
-        else:
+        elif not block.startswith("Machine: "):  # facts of a benchmark, generated
             yield re.sub(r"^\s*(?:[-*>#]+|\d+\.)\s+", "", block)
 
 
@@ -49,7 +52,8 @@ def docstrings(path: Path) -> Iterator[str]:
                 and isinstance(child.value, ast.Constant)
                 and isinstance(child.value.value, str)
             ):
-                yield from re.split(r"\n\s*\n|\n(?=\s*[-*]\s)", child.value.value)
+                for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-*]\s)", inspect.cleandoc(child.value.value)):
+                    yield paragraph if paragraph.startswith(("- ", "* ")) else _INDENTED.sub("", paragraph)
 
 
 def problems(paragraphs: Iterator[str]) -> list[str]:

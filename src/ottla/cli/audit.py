@@ -44,10 +44,10 @@ def audit() -> None:
 @click.option("--once", is_flag=True, help="End at the end of the topic.")
 @connected
 def export(target: Target, destinations: tuple[str, ...], topic: str, group: str, once: bool) -> None:  # noqa: FBT001 - click passes flags so
-    r"""Write the audit log to DESTINATIONs, until Ctrl-C; it goes on where it was.
+    r"""Write the audit log to DESTINATIONs, until Ctrl-C. The next export continues after the last event.
 
-    An event counts as exported when every destination has taken it: one that is away is tried again, and an event may
-    arrive twice after a crash.
+    An event counts as exported once every destination has accepted it. A destination that is away is tried again. After
+    a crash an event may arrive twice.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def _event(value: bytes | None) -> Event:
 
 
 def _written(sinks: Sequence[Sink], events: list[Event], stopping: threading.Event) -> bool:
-    """Every destination has them; False when it was told to stop before."""
+    """Writes the events to every destination, with retries. Returns False if `stopping` is set before all have them."""
     for sink in sinks:
         told = False
         while True:

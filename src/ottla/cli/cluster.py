@@ -167,7 +167,7 @@ def _move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once
 
 
 def _with_cluster(where: Profile, run: Callable[[Cluster], Any]) -> None:
-    """One line for whatever goes wrong, and exit code 1."""
+    """Prints one line for an error of the cluster, with exit code 1."""
     from ottla.cli.reaching import open_cluster
     from ottla.client.balancing import ImpossiblePlan
     from ottla.client.errors import ClientError

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 30.0
-"""For a broker to hear of a move that the controller has seen the end of."""
+"""How long a broker may need to learn of a move that the controller has completed."""
 
 
 def move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once: int, title: str) -> None:
@@ -45,8 +45,11 @@ def move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once:
 
 
 def _settled(connected: Cluster, asked: Assignment) -> ClusterView:
-    """The cluster as it is, from a broker that knows of the moves that are done: one that lags behind the controller shows
-    their partitions with the old replicas and the new ones, and a plan made from that would keep them all."""
+    """Returns the cluster's state once the broker that answers shows the finished moves, or after SETTLE_SECONDS.
+
+    A broker that lags behind the controller still lists old and new replicas of a moved partition. A plan made from
+    that list would keep all of them.
+    """
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         now = view(connected)

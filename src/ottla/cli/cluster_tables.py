@@ -1,4 +1,4 @@
-"""What `ottla cluster status` and `quorum` tell: as values for JSON, and as tables."""
+"""The reports of `ottla cluster status` and `quorum`: as values for JSON, and as tables."""
 
 from __future__ import annotations
 

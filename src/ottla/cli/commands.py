@@ -1,7 +1,7 @@
-"""The commands of `ottla`, by name; each is imported when it is called, so that `ottla --help` costs none of them.
+"""The commands of `ottla`, by name. Each command is imported when it is called, so `ottla --help` imports none of them.
 
-To add a verb: write `ottla/cli/VERB.py` with a click command or group in it, and one row in `_COMMANDS`: the module, the
-name of the command there, and what the help says of it.
+To add a verb, write `ottla/cli/VERB.py` with a click command or group. Then add one row to `_COMMANDS`: the module, the
+name of the command in the module, and its line in the help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ottla completion SHELL`: what makes the Tab key know our verbs."""
+"""`ottla completion SHELL`: the script that completes verbs and options with the Tab key."""
 
 from __future__ import annotations
 

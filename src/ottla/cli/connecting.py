@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 TIMEOUT_MS = "15000"
 """A person waits less long than Kafka's own tools do."""
 _UNANSWERED = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_MSG_TIMED_OUT", "_RESOLVE"}
-"""What librdkafka says when nobody answered it as a broker does."""
+"""librdkafka's error codes for an address where no broker answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ def _where(command: Command) -> Command:
 
 @contextmanager
 def one_line_errors(where: Profile | None = None, what: str = "") -> Iterator[None]:
-    """What can be expected to fail is said in one line that names `what`, exit code 1.
+    """Reports an expected error in one line that names `what`; the exit code is 1.
 
-    `where` is looked at when librdkafka got no answer.
+    If librdkafka got no answer, the line is what the doctor finds on the way to `where`.
     """
     from ottla.client.errors import ClientError
     from ottla.console.errors import ConsoleError

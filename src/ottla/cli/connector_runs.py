@@ -1,9 +1,9 @@
 """Several connectors in one process, each in a thread of its own: one that fails is started again, the others go on.
 
-A connector that fails says why in one line, and is started again after a pause that doubles (1 s to 60 s). After
-MAX_RESTARTS failures in a row, without a record in between, it stays failed. While nobody listens at the brokers' address,
-that is said once instead, for all of them, and once more when somebody does; what such an outage made fail is not counted,
-also when it fails only after its end.
+A connector that fails reports the reason in one line, and is started again after a pause that doubles (1 s to 60 s).
+After MAX_RESTARTS failures in a row, without a record in between, the connector stays failed. While nothing listens at
+the brokers' address, one line for all connectors reports the outage, and a second line reports its end. Failures that
+an outage causes do not count towards MAX_RESTARTS, even if a connector fails only after the outage has ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def tell(text: str) -> None:
 
 
 class Outage:
-    """Looks whether anybody listens at the brokers' address; tells when that changes."""
+    """Watches whether anything listens at the brokers' address, and reports each change."""
 
     def __init__(self, servers: str, stopping: threading.Event) -> None:
         self._servers = servers
@@ -36,7 +36,7 @@ class Outage:
         self._away = threading.Event()
         self._looking = threading.Lock()
         self.begun = 0
-        """How many there were so far, with the one that goes on."""
+        """The number of outages since the start, including the current one."""
 
     @property
     def goes_on(self) -> bool:
@@ -87,7 +87,7 @@ class ConnectorRun:
     def once(self) -> None:
         try:
             self.count = self._attempt(once=True)
-        except Exception as problem:  # noqa: BLE001 - a thread's last stop: whatever ends a connector is told
+        except Exception as problem:  # noqa: BLE001 - the top of a thread: every error of a connector is reported
             self._fail(str(problem))
         else:
             self._status.end("finished")
@@ -98,7 +98,7 @@ class ConnectorRun:
             before, outages = self.count, outage.begun
             try:
                 self.count = before + self._attempt(once=False, before=before)
-            except Exception as problem:  # noqa: BLE001 - the connector's supervisor: whatever it was, it is told and tried again
+            except Exception as problem:  # noqa: BLE001 - the connector's supervisor reports every error and retries
                 reason = str(problem)
             else:
                 self._status.end("stopped")
@@ -129,7 +129,7 @@ class ConnectorRun:
         return run_connector(self._config, self._client, once=once, stopping=self._told_to_stop, progress=progress)
 
     def _wait(self, pause: float, outage: Outage) -> None:
-        """The pause, and as long as nobody is there."""
+        """Waits for the pause, and for the end of an outage."""
         until = time.monotonic() + pause
         while not self._told_to_stop() and (time.monotonic() < until or outage.goes_on):
             time.sleep(_LOOK_S)

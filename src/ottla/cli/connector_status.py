@@ -1,7 +1,7 @@
-"""What a connector says of itself while it runs, in the state directory that `ottla pipeline serve` tells the console of.
+"""The status of a running connector: a file in the state directory that `ottla pipeline serve` shows to the console.
 
-A connector that cannot write it down runs all the same. One connector of several in a process is stopped by a file of
-its name, which the console's button leaves there.
+A connector that cannot write its status file continues to run. To stop one of several connectors in a process, the
+console's button creates the file NAME.stop in that directory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cluster behind the connection: clock, quorum, disks, partitions, groups, transactions, settings that are risky.
 
-A check that the cluster does not answer (an old broker, no permission) says so and does not stop the others.
+A check that the cluster does not answer (an old broker, no permission) reports that and does not stop the others.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
             request = DescribeLogDirsRequest(None)
             answer = cluster.node_call("describeLogDirs", broker.node_id, request, DescribeLogDirsResponse)
         except ClientError:
-            continue  # the connection checks have said so
+            continue  # the connection checks have reported this broker
         check(answer.error_code)
         for row in answer.results:
             where = f"broker {broker.node_id}, {row.log_dir}"

@@ -1,6 +1,6 @@
 """The way to the brokers, step by step: address, DNS, TCP, TLS, protocol, SASL, then what the brokers advertise.
 
-Each step says what is wrong in the words of that step; the next one is tried only when it held.
+Each step reports its own faults. The doctor tries the next step only if the step before succeeded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECONDS = 5.0
 _EXPIRES_SOON_S = 14 * 86400
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "UNEXPECTED_EOF_WHILE_READING"}
-"""How OpenSSL calls a peer that answers in another language, or hangs up on ours as a plaintext broker does."""
+"""OpenSSL's reasons for a peer that does not speak TLS, or that closes the connection as a plaintext broker does."""
 
 
 class Reached:
@@ -216,7 +216,7 @@ def _sasl(where: str, words: str) -> Finding:
 
 
 def _what_answers(host: str, port: int, words: str, seconds: float) -> Finding:
-    """Somebody took the connection and did not answer as a broker does: ask it in other languages."""
+    """A listener accepted the connection and did not answer as a broker does: try TLS and HTTP."""
     where = f"{host}:{port}"
     if _speaks_tls(host, port, seconds):
         return error(

@@ -159,7 +159,7 @@ def _at_rest(values: Values) -> Iterator[Finding]:
 
 
 def check_topics(settings: Mapping[str, Values]) -> Iterator[Finding]:
-    """`settings` by topic: quarantines that no version accepts any more, set by one that did."""
+    """`settings` by topic: finds quarantine topics that an older version accepted and this version refuses."""
     from ottla.model.quarantine import MODE_SETTING, QUARANTINE, TOPIC_SETTING, quarantine_topic, target_problem
 
     for topic, values in settings.items():

@@ -70,7 +70,7 @@ def export_(target: Target, topic: str, file: Path, start: str, mask: str | None
 
 
 def _masking(target: Target, topic: str, path: str) -> Callable[[Any], Any] | None:
-    """A message as the rules let it be seen; None when no rule is about the topic. ValueError for a bad file."""
+    """A function that masks a message; None if no rule is about the topic. Raises ValueError for a bad file."""
     from ottla.console.messages.decode import Decoder
     from ottla.console.messages.masked import MaskedMessage, Masker
     from ottla.console.registry_client import Registry

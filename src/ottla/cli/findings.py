@@ -1,4 +1,4 @@
-"""What the doctor says: a fault's name, what was seen, and what to do about it."""
+"""A finding of the doctor: the fault's name, what the doctor saw, and how to correct the fault."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`ottla`: commands are imported when they are called, so that a node and small tools start at once.
 
 `ottla server start FILE` does not even load click: it would cost a running node 5 MB and 40 ms for one argument.
-OTTLA_LOG_FORMAT=json makes every line of the log a JSON object, in whatever process it is written.
+OTTLA_LOG_FORMAT=json makes every line of the log a JSON object, in every process.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def status(name: str, output: str, state: str | None) -> None:
 
 
 def _line(one: dict[str, Any]) -> str:
-    """A connector that reads no topic has no lag to tell."""
+    """One row of the list; the lag is left out for a connector that reads no topic."""
     lag = "" if one.get("lag") is None else f"  lag {one['lag']:,}"
     return f"{one['name']:<24} {one['state']:<10} {one.get('rows') or 0:>12,} rows{lag}"
 
@@ -309,7 +309,7 @@ def serve(
     allow_open: bool,
     **web: Any,
 ) -> None:
-    r"""Tell the console over HTTP what runs here.
+    r"""Serve the state of local pipelines to the console, over HTTP.
 
     \b
     Examples:
@@ -405,7 +405,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
                     reporter(work)
                     call = _both(display, reporter)
                     work.once(call) if options.get("once") else work.continuously(call)
-                except BaseException as problem:  # it goes on up; the status file must say so first
+                except BaseException as problem:  # raised again below; the status file must show the failure first
                     reporter.end("failed", str(problem))
                     raise
             reporter.end("finished" if options.get("once") else "stopped")

@@ -1,4 +1,4 @@
-"""`ottla profile`: name clusters once, then say only which."""
+"""`ottla profile`: name a cluster once, then use its name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Named profiles: where a cluster is and how to speak to it, kept in one JSON file of the user's config folder.
 
 Precedence: a flag, then an environment variable (OTTLA_BOOTSTRAP_SERVERS, OTTLA_REGISTRY, OTTLA_PROFILE), then the
-profile in use, then 127.0.0.1:9092. The file is readable by its owner only: it may hold a password.
+profile in use, then 127.0.0.1:9092 as the default. The file is readable by its owner only: it may hold a password.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Profiles:
             {"current": self.current, "profiles": {n: asdict(p) for n, p in self.named.items()}}, indent=2
         )
         partial = path.with_suffix(".new")
-        partial.unlink(missing_ok=True)  # one that a crash left may be open to more
+        partial.unlink(missing_ok=True)  # a file that a crash left may be readable by others
         partial.touch(mode=0o600, exist_ok=False)
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)
 
 
 def load_profiles() -> Profiles:
-    """Empty where there is no file; ValueError for one that is not ours."""
+    """No profiles if there is no file. Raises ValueError for a file that holds no profiles."""
     path = config_file()
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

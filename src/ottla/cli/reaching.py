@@ -1,8 +1,8 @@
-"""Whether anybody listens where a verb is told to go, and in plain words why a cluster does not answer.
+"""Whether anything listens at the bootstrap addresses of a verb, and why a cluster does not answer.
 
-A client tries again until its time is up, which is right for a program and long for a person who mistyped a port. So a
-verb first waits a few seconds for the first address that takes a connection: long enough for a log that was started on
-the line before, and then it says what is wrong. Whoever listens and is no broker is asked what it is, as the doctor does.
+A client retries until its time-out, which suits a program and is long for a person who mistyped a port. So a verb first
+waits a few seconds until an address accepts a connection, and then reports what is wrong. These seconds are long enough
+for a log that was started on the line before. If a listener is no broker, the doctor's checks find out what it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIAGNOSIS_S = 3.0
 
 
 def wait_for_listener(bootstrap: str, seconds: float = PATIENCE_S) -> None:
-    """ConnectionFailed when every address refuses or has no name; an address that is only slow is left to the client."""
+    """Raises ConnectionFailed if every address refuses or does not resolve; a slow address is the client's work."""
     deadline = time.monotonic() + seconds
     while refused := refusals(bootstrap):
         if time.monotonic() + _PAUSE_S >= deadline:
@@ -36,7 +36,7 @@ def wait_for_listener(bootstrap: str, seconds: float = PATIENCE_S) -> None:
 
 
 def refusals(bootstrap: str) -> list[str]:
-    """Why each of the addresses takes no connection; nothing when one of them does or is only slow."""
+    """Why each address refuses a connection; an empty list if an address accepts one or is only slow."""
     refused: list[str] = []
     for host, port in parse_addresses(bootstrap):
         reason = _refusal(host, port)
@@ -60,7 +60,7 @@ def _refusal(host: str, port: int) -> str | None:
 
 @contextmanager
 def open_cluster(where: Profile, timeout_ms: str | None = None, client_id: str = "ottla") -> Iterator[Cluster]:
-    """A client of the cluster; a call that nobody answered tells why."""
+    """A client of the cluster; the error of an unanswered call is what the doctor finds."""
     from ottla.client.cluster import Cluster
     from ottla.client.settings import client_settings
 

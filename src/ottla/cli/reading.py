@@ -1,4 +1,4 @@
-"""Records of a topic from a place to another, for consume and export: no group, no commits, every partition watched.
+"""Records of a topic between two positions, for consume and export: all partitions, without a group or commits.
 
 `group_reading.py` reads as a member of a group.
 """

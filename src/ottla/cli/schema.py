@@ -45,7 +45,7 @@ def schema(
 
 
 def _command(function: _Command) -> _Command:
-    """One line and exit code 1 for whatever the registry says no to."""
+    """Prints one line and exits with 1 if the registry refuses the call or does not answer."""
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
@@ -162,7 +162,7 @@ def register(
 def check(
     obj: Any, subject: str, file: str, schema_type: str | None, references: tuple[str, ...], version: str | None
 ) -> None:
-    """Would the schema in FILE be accepted under SUBJECT? Says where not, and why; exit code 1 then."""
+    """Check whether SUBJECT would accept the schema in FILE. If not, print where and why; the exit code is 1."""
     client, as_json = obj
     path = ("compatibility", "subjects", subject, "versions", *((version,) if version else ()))
     found = client.call("POST", *path, body=_read(file, schema_type, references), query={"verbose": "true"})

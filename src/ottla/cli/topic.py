@@ -123,7 +123,7 @@ def create(
     r"""Make a topic.
 
     \b
-    Names that tell something (checked with --check-name, or by the profile's rule):
+    Recommended names (checked with --check-name, or by the profile's rule):
       <message type>.<dataset>.<data name>.<format>, such as user.shop.orders.avro
     """
     from ottla.client.topics import create_topic

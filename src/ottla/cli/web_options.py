@@ -53,8 +53,10 @@ def allow_open_option(command: _Command) -> _Command:
 def refuse_open(
     surface: str, host: str, web: Mapping[str, Any], *, allow_open: bool, provider_login: bool = False
 ) -> None:
-    """Raises click.UsageError when the server would let everybody in from elsewhere; `web` are the options above, and
-    `provider_login` means that people log in at an OpenID provider."""
+    """Raises click.UsageError if the server would admit everybody from other machines.
+
+    `web` has the options above; `provider_login` means that people log in at an OpenID provider.
+    """
     asks = provider_login or any(web.get(name) for name in ("users_file", "jwks_url", "tls_client_ca"))
     if not (asks or allow_open or is_loopback(host)):
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""Where to start reading, as people say it: beginning, end, 1200, -10m, 2026-01-01, 2026-01-01T12:30:00Z."""
+"""Where to start reading, as people write it: beginning, end, 1200, -10m, 2026-01-01, 2026-01-01T12:30:00Z."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where replicas should go: pure plans from what the metadata says, for draining a broker and for spreading load.
+"""Where replicas should go: pure plans from the cluster's metadata, for draining a broker and for spreading load.
 
-A plan moves as little as it can, keeps replicas of a partition on different racks where there are enough, and is a
-function of the cluster as it is: run again after an interruption, it gives what is left to do.
+A plan moves as few replicas as possible, and keeps replicas of a partition on different racks where there are enough. A
+plan depends only on the current state of the cluster: after an interruption, a new plan contains the rest of the work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Assignment = dict[Partition, tuple[int, ...]]
 
 
 class ImpossiblePlan(Exception):
-    """No plan can do what was asked; says why."""
+    """No plan can reach the goal; the message has the reason."""
 
 
 class BrokerInfo(NamedTuple):
@@ -61,7 +61,7 @@ def plan_drain(brokers: Iterable[BrokerInfo], current: Assignment, node: int) ->
 
 
 def plan_balance(brokers: Iterable[BrokerInfo], current: Assignment) -> Assignment:
-    """Moves after which no broker has two replicas, or two preferred leaders, more than another where that can be."""
+    """Moves that even out the load: where possible, counts of replicas and preferred leaders differ by at most one."""
     load = _Load(brokers, current)
     target = dict(current)
     _spread_replicas(load, target)

@@ -1,7 +1,8 @@
 """The cluster as an admin client sees it: who the brokers are, and which of them to ask what.
 
 Connections are opened when first needed and kept. A call is tried again, with a pause, while a broker cannot be reached
-or answers that somebody else is in charge; `api_timeout_ms` ends that, with the words of Kafka's admin client.
+or answers that a different broker is in charge. `api_timeout_ms` ends the retries, with the error text of Kafka's admin
+client.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Cluster:
         kind: int = GROUP,
         highest: int | None = None,
     ) -> Answer:
-        """Ask the coordinator of a group or a transactional id; `error` finds what tells that it has moved."""
+        """Ask the coordinator of a group or a transactional id; `error` returns the answer's error code."""
 
         def attempt(deadline: float) -> Answer:
             _, _, node_id = self.coordinator(key, kind, deadline)

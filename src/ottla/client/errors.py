@@ -42,7 +42,7 @@ class BadSettings(ClientError):
 
 
 class ConnectionFailed(ClientError):
-    """One broker did not take or keep the connection; another may."""
+    """A broker did not accept or keep the connection; a different broker may."""
 
     java_name = "org.apache.kafka.common.errors.DisconnectException"
 

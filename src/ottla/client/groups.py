@@ -1,7 +1,7 @@
 """Groups: which there are, who is in them, and what they have committed; classic and consumer protocol alike.
 
-A group is described with ConsumerGroupDescribe and, where that says it is another kind of group (or the broker does not
-know the call), with DescribeGroups, as Kafka's admin client does.
+A group is described with ConsumerGroupDescribe. If the answer is that the group is of a different kind, or the broker
+does not support the call, then DescribeGroups follows, as in Kafka's admin client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupMember:
     target: tuple[Partition, ...] | None = None
     epoch: int | None = None
     upgraded: bool | None = None
-    """Whether it speaks the consumer protocol; None in a classic group, where nobody does."""
+    """Whether the member uses the consumer protocol; None in a classic group, where no member does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription:
 
 
 def _classic_assignment(data: bytes) -> tuple[Partition, ...]:
-    """ConsumerProtocolAssignment after its version; nothing when it is somebody else's format."""
+    """ConsumerProtocolAssignment after its version; empty for a different format."""
     from ottla.protocol.generated.consumer_protocol_assignment import ConsumerProtocolAssignment
 
     if len(data) < 2:

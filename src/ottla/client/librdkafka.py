@@ -18,7 +18,7 @@ TRANSLATED = frozenset({
     "ssl.keystore.certificate.chain", "ssl.key.password", "ssl.endpoint.identification.algorithm", "sasl.jaas.config",
     "sasl.mechanism", "security.protocol", LEVEL_SETTING,
 })  # fmt: skip
-"""What `security_settings` reads; nobody else need look at these."""
+"""Settings that only `security_settings` reads."""
 
 
 def security_settings(properties: Mapping[str, str]) -> dict[str, str]:

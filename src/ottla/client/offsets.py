@@ -18,7 +18,7 @@ _SOON_S = 5.0
 _ASKED_ANEW = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE}
 )
-"""A leader that moved, was just made, or does not know yet how far the one before it had committed (KIP-207)."""
+"""The leader moved, was just elected, or does not have the high watermark of the leader before it yet (KIP-207)."""
 
 
 class FoundOffset(NamedTuple):
@@ -30,9 +30,9 @@ class FoundOffset(NamedTuple):
 def list_offsets(
     cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False, patience_s: float | None = None
 ) -> dict[Partition, FoundOffset | KafkaError]:
-    """By timestamp or one of the names above; what a leader refuses is its error.
+    """Offsets by timestamp or one of the names above; a partition that its leader refuses has the error.
 
-    Leaders that moved are asked anew, for as long as a call may take or the caller's patience lasts.
+    Partitions whose leader moved are asked again, for up to `patience_s` (default: `api_timeout_ms`).
     """
 
     def ask(some: Mapping[Partition, int]) -> dict[Partition, FoundOffset | KafkaError]:
@@ -129,7 +129,7 @@ def no_such_name(topic: str, partition: int) -> KafkaError:
 def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
     """Delete up to these offsets (-1: up to the high watermark); the new low watermark of each, or its error.
 
-    Leaders that moved, or were just made, are asked anew.
+    Partitions whose leader moved, or was just elected, are asked again.
     """
     return _asked_anew(cluster, before, lambda some: _delete_records(cluster, some))
 

@@ -38,7 +38,7 @@ def log_dirs_of(cluster: Cluster, broker: int) -> dict[Partition, tuple[str, str
 def current_placements(
     cluster: Cluster, topics: Iterable[str], *, missing_ok: bool = False
 ) -> dict[Partition, Placement]:
-    """With directories as far as brokers tell them; KafkaError for a topic that is not there."""
+    """Replicas with their directories, where brokers report them. Raises KafkaError for a topic that does not exist."""
     names = sorted(set(topics))
     check_named(*names)
     described = cluster.describe("describeTopics", names)
@@ -54,7 +54,7 @@ def current_placements(
     for broker in {broker for listed in replicas.values() for broker in listed}:
         try:
             directories[broker] = log_dirs_of(cluster, broker)
-        except ClientError:  # a broker that is down has no directories to tell
+        except ClientError:  # a broker that is down reports no directories
             directories[broker] = {}
     return {
         where: Placement(listed, tuple(directories[broker].get(where, ("", None))[0] or "any" for broker in listed))

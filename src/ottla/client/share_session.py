@@ -1,4 +1,4 @@
-"""A share session (KIP-932): what one broker knows of a member, and the requests that keep this knowledge up to date.
+"""A share session (KIP-932): the state of a member on one broker, and the requests that keep this state up to date.
 
 No connection here: `ShareConsumer` sends the requests. A request names only what changed: partitions that are new, partitions
 that are gone, and acknowledgements.

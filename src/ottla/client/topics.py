@@ -50,7 +50,7 @@ def list_topics(cluster: Cluster, call: str = "listTopics") -> list[MetadataResp
 
 
 def describe_topics(cluster: Cluster, names: Iterable[str], limit: int = _CHUNK) -> list[TopicInfo]:
-    """With eligible leader replicas where the broker tells them; KafkaError for the first topic that it refuses."""
+    """With eligible leader replicas if the broker reports them. Raises KafkaError for the first refused topic."""
     from ottla.protocol.generated.describe_topic_partitions_request import (
         Cursor,
         DescribeTopicPartitionsRequest,
@@ -176,7 +176,7 @@ class Reassignment:
 def list_reassignments(
     cluster: Cluster, partitions: Mapping[str, Sequence[int]] | None = None
 ) -> dict[tuple[str, int], Reassignment]:
-    """Under way now, of these partitions or of all; none where the broker does not let us ask."""
+    """Reassignments that are under way, of these partitions or of all; empty if the broker does not allow the call."""
     from ottla.protocol.generated.list_partition_reassignments_request import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsTopics,

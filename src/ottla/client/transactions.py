@@ -30,7 +30,7 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> tuple[int, TransactionState]:
-    """The coordinator's id and what it says."""
+    """The coordinator's id, and the state of the transaction there."""
     from ottla.protocol.generated.describe_transactions_request import DescribeTransactionsRequest
     from ottla.protocol.generated.describe_transactions_response import DescribeTransactionsResponse
 
@@ -51,7 +51,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> tuple[int, 
 
 
 def describe_producers(cluster: Cluster, topic: str, partition: int, broker: int | None = None) -> list[ProducerState]:
-    """Active producers of a partition, as its leader (or the broker that is named) knows them."""
+    """Active producers of a partition, as its leader (or `broker`) reports them."""
     from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest, TopicRequest
     from ottla.protocol.generated.describe_producers_response import DescribeProducersResponse
 
@@ -104,7 +104,7 @@ def terminate_transaction(cluster: Cluster, transactional_id: str) -> None:
         answer = cluster.coordinator_call(
             "fenceProducer", transactional_id, request, InitProducerIdResponse, lambda a: a.error_code, kind=TRANSACTION
         )
-        # The first call begins to abort what is open, and says so until that is done.
+        # The first call starts to abort the open transaction; calls return CONCURRENT_TRANSACTIONS until that is done.
         if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
             break
         time.sleep(cluster.settings.retry_backoff_ms / 1000)

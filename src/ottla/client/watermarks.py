@@ -1,7 +1,7 @@
 """Where a partition begins and ends, by a reader of librdkafka's.
 
-Kafka's brokers hear of a topic a moment after it is made and lead its partitions a moment after they list it; librdkafka
-tells its caller the refusal of that moment: it is asked again here, for as long as the caller has time.
+Kafka's brokers learn of a topic a moment after its creation, and lead its partitions a moment after they list it.
+librdkafka returns the brokers' refusals of that moment to its caller. This module retries until the caller's time-out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _AGAIN_S = 0.1
 
 
 def leader_moves(error: Any) -> bool:
-    """Whether it is said where a leader is just made, moves or has died: the cluster tells another one soon, or none."""
+    """Whether the error may pass: a leader is being elected, moves or has died, and a new one may follow soon."""
     from confluent_kafka import KafkaError
 
     return error.code() in (

@@ -1,8 +1,8 @@
 """The Avro converter: values framed with the id of their schema in a Confluent-compatible registry.
 
-Reading needs nothing but the registry. Writing uses the schema that is given (`value.converter.schema`), the newest one of
-the subject (`use.latest.version`), or one derived from the values: each field is optional, and a field that was not there
-before makes a new version, which the registry's BACKWARD rule allows.
+Reading needs nothing but the registry. Writing uses the schema in `value.converter.schema`, the newest schema of the
+subject (`use.latest.version`), or a schema derived from the values. In a derived schema each field is optional. A new
+field makes a new version, which the registry's BACKWARD rule allows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _parsed(text: str) -> Any:
 
 
 class _Writer:
-    """Knows, per topic, the schema in use and its id."""
+    """Keeps, per topic, the schema in use and its id."""
 
     def __init__(self, registry: str, side: str, *, given: str | None, latest: bool) -> None:
         self._registry = registry

@@ -48,7 +48,7 @@ def librdkafka_settings(client: Mapping[str, str]) -> dict[str, Any]:
 
 
 def quiet(client: Mapping[str, str]) -> dict[str, str]:
-    """Without librdkafka's line for each attempt to connect that failed: whoever runs the client tells of it, once."""
+    """Without librdkafka's line for each failed attempt to connect: the caller reports that once."""
     return {"log_level": "2", **client}
 
 

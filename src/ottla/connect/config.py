@@ -120,7 +120,7 @@ def words(config: Mapping[str, str], name: str) -> list[str]:
 
 
 def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Pattern[str]]:
-    """A list of regular expressions; a plain name is one, too."""
+    """A list of regular expressions; a plain name is a regular expression, too."""
     try:
         return [re.compile(one) for one in words({name: config.get(name, default)}, name)]
     except re.error as problem:

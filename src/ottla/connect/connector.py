@@ -5,8 +5,9 @@
             start = int((after or {}).get("n", 0))
             return [Change(topic="ticks", value={"n": n}, place={"n": n + 1}) for n in range(start, start + 10)]
 
-A source says with its last record where it stands (`place`); the runtime keeps that in the same transaction as the
-records and hands it back to `poll`, so nothing is read twice or lost. A sink is given rows with the work that they are.
+The last record of a source carries its position (`place`). The runtime stores the position in the same transaction as
+the records and passes it to the next `poll`, so nothing is read twice or lost. A sink gets rows and the `Work` that
+they belong to.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Sink(ABC):
         """All rows or none; work that was put before changes nothing."""
 
     def reached(self, application: str) -> int | None:  # noqa: ARG002 - for those that can
-        """The version of the last work that is there; None when this sink cannot tell (then work may come again)."""
+        """The version of the last work in the sink. None if the sink does not store it: then work may come again."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most have nothing open

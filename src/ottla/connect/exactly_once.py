@@ -25,7 +25,7 @@ MARKER_TOPIC = "__ottla_exactly_once"
 
 
 class Fenced(TableError):
-    """Another attempt at the same work has begun: this one cannot write any more."""
+    """A newer attempt at the same work has begun: this attempt cannot write any more."""
 
 
 class ExactlyOnce:
@@ -94,7 +94,7 @@ class ExactlyOnce:
             group = self._consumer.consumer_group_metadata()
             self._transactions.send_offsets([marker], group)
             self._transactions.commit()
-        except BaseException as problem:  # whatever it is, the transaction must not stay open; it goes on up
+        except BaseException as problem:  # any error: the transaction must not stay open; raised again below
             try:
                 self._transactions.abort(10)
             except KafkaException as left:  # the next attempt's init_transactions ends what is left open

@@ -1,8 +1,8 @@
 """A sink's records as rows: which columns are the key, what a tombstone is, and one table of them all. Pure.
 
-`pk.mode` says where the key's columns come from, with the names of Kafka Connect's JDBC sink: `record_value` (they are
-fields of the value), `record_key` (the key, or its fields) or `kafka` (topic, partition and offset). A value that does not
-fit its column is told with its record, so that one bad record need not stop the others.
+`pk.mode` sets where the key's columns come from, with the names of Kafka Connect's JDBC sink. These are `record_value`
+(fields of the value), `record_key` (the key, or its fields) and `kafka` (topic, partition and offset). A value that
+does not fit its column is returned as an error with its record, so that one bad record need not stop the others.
 """
 
 from __future__ import annotations
@@ -82,8 +82,10 @@ class RowsOf:
 
 
 def _fitting(rows: list[tuple[Change, dict[str, Any]]]) -> tuple[pa.Table | None, Refused]:
-    """Columns are those of any row, in the order of their coming: rows need not all have them all. Where the values of a
-    column differ in type, the first says which it is."""
+    """A table with the columns of all rows, in the order of their first appearance; a row may lack columns.
+
+    If the values of a column differ in type, the first value decides the type.
+    """
     refused: Refused = []
     for name in dict.fromkeys(name for _, row in rows for name in row):
         if _column([row.get(name) for _, row in rows]) is not None:

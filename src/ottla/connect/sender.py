@@ -73,7 +73,7 @@ class Sender:
         except SystemError:  # how confluent-kafka reports a fatal error (fenced) from inside a delivery report
             self.check()
             raise TableError("another attempt at this work has begun; this one is fenced") from None
-        except KafkaException as error:  # and one that came before any report
+        except KafkaException as error:  # a fatal error from before any delivery report
             self.check()
             raise TableError(f"nothing more can be written: {error.args[0].str()} ({error.args[0].name()})") from None
         self.check()
@@ -86,7 +86,10 @@ class Sender:
 
 
 def _remember(failures: list[str]) -> Callable[[Any, Any], None]:
-    """A delivery report that keeps the first failure; it does not know the sender, so that the producer ends with it."""
+    """A delivery report that keeps the first failure.
+
+    It has no reference to the sender, so that the producer ends with the sender.
+    """
 
     def report(error: Any, message: Any) -> None:
         if error is not None and not failures:
@@ -96,7 +99,7 @@ def _remember(failures: list[str]) -> Callable[[Any, Any], None]:
 
 
 def call(function: Any, *arguments: Any) -> Any:
-    """Tried again while a coordinator moves or loads; transactional calls say themselves whether they may be."""
+    """Retries while a coordinator moves or loads; errors of transactional calls carry whether a retry is safe."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + TIMEOUT_S

@@ -1,9 +1,10 @@
 """A mirrored topic has the settings of the topic that it mirrors: MirrorMaker's rules and names, and its exclude list.
 
-Copied is what was set on the topic or for all topics of a cluster while it ran; not what a broker's file says, what is
-read-only or sensitive, or what `config.properties.exclude` names. A setting that is taken back there is taken back
-here; with `use.defaults.from: source` the defaults of the other cluster are copied, too. A topic is made with its
-settings; changes follow every `sync.topic.configs.interval.seconds`. Where a cluster refuses some, records go on.
+The mirror copies settings of the topic, and dynamic settings for all topics of the cluster. It does not copy settings
+of a broker's file, read-only or sensitive settings, or those that `config.properties.exclude` names. A setting that is
+removed from the source is removed from the copy. With `use.defaults.from: source` the defaults of the source cluster
+are copied, too. A topic is created with its settings; changes follow every `sync.topic.configs.interval.seconds`. If a
+cluster refuses settings, the mirror still copies records.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class TopicSettings:
         }
 
     def _changes(self, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, str | None]:
-        """The new value of each setting that differs; None for one that is taken back."""
+        """The new value of each setting that differs; None for a setting that is removed."""
         wanted = self._wanted(there)
         changes: dict[str, str | None] = {
             name: value for name, value in wanted.items() if name not in here or here[name].value != value
@@ -110,7 +111,7 @@ class TopicSettings:
             admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
         except KafkaException as problem:
             text = f"{name}: its settings were not copied ({problem.args[0].str()}); config.properties.exclude leaves some out"
-            if text not in self._refused:  # told once, as MirrorMaker does; the records go on
+            if text not in self._refused:  # reported once, as MirrorMaker does; the records go on
                 self._refused.add(text)
                 sys.stderr.write(f"ottla: {text}\n")
 

@@ -5,9 +5,10 @@ it sends EndTxn and TxnOffsetCommit again, by itself and without a word. The fir
 end the next transaction before that is written, or take its offsets back. A new epoch refuses such a copy, so that a
 producer that may have sent one is replaced before the next transaction.
 
-It may have sent one only if a call took long: librdkafka waits at least four fifths of `retry.backoff.ms` before it
-repeats a request, and 500 ms before it repeats offsets. A call that came back in less than half of that repeated nothing.
-A new producer for every transaction would be as right and take about 85 ms each (2026-11-18, 2 shared cores, one node).
+A producer may have sent a copy only if a call took long. librdkafka waits at least four fifths of `retry.backoff.ms`
+before it repeats a request, and 500 ms before it repeats offsets. A call that returned in less than half of that
+repeated nothing. A new producer for every transaction would be as right and take about 85 ms each (2026-11-18, 2 shared
+cores, one node).
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ class Transactions:
         self._clock = clock
         self._sender = self._new_sender()
         self._unsafe = False
-        """The next transaction needs a new epoch: one is open, or a request of the last one may have been repeated."""
+        """The next transaction needs a new epoch: a transaction is open, or a request may have been repeated."""
         self._was_slow = False
 
     def renew(self) -> bool:
-        """Before each transaction: a new producer where the next one needs it. True: then, as after a start, whoever
-        writes looks again at what is committed, because this may have fenced a successor that has written meanwhile."""
+        """Call before each transaction: creates a new producer if the next transaction needs one, then returns True.
+
+        After True, as after a start, the caller must read again what is committed: the new producer may have fenced a
+        successor that has written meanwhile.
+        """
         if self._unsafe:
             self._sender = self._new_sender()
             self._unsafe = False

@@ -1,6 +1,6 @@
 """Single-message transforms and predicates with Kafka's names: `transforms: a,b`, `transforms.a.type: InsertField$Value`.
 
-A transform takes a change and gives a change, or None to drop it. `transforms.a.predicate` (and `negate`) says for which.
+A transform returns a change, or None to drop it. `transforms.a.predicate` (and `negate`) selects the changes.
 """
 
 from __future__ import annotations

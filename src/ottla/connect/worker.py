@@ -2,8 +2,8 @@
 
 Source: the records of a poll and the place behind them are one transaction; the place is a record of the compacted topic
 `offset.storage.topic`. Sink: each partition is put in pieces that begin at multiples of `flush.size`, named by topic,
-partition and last offset; a sink that can tell what it has is believed more than the committed offsets.
-`errors.tolerance: all` lets bad records pass, to `errors.deadletterqueue.topic.name` where one is given.
+partition and last offset. If a sink stores its last work, that replaces the committed offsets. `errors.tolerance: all`
+skips bad records, and sends them to `errors.deadletterqueue.topic.name` if that is set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POLL_S = 0.5
 
 
 Progress = Callable[[int, int | None], None]
-"""How many records went through since the start, and how many wait (None where a source cannot tell)."""
+"""The number of records since the start, and the number that wait (None if a source does not report it)."""
 
 
 def run_connector(
@@ -45,7 +45,7 @@ def run_connector(
     stopping: Callable[[], bool] = lambda: False,
     progress: Progress = lambda _count, _lag: None,
 ) -> int:
-    """Until `stopping` says so, or, with `once`, until nothing is left; how many records went through."""
+    """Runs until `stopping` returns True or, with `once`, until nothing is left. Returns the number of records."""
     kind = connector_class(config)
     if getattr(kind, "raw_records", False):
         config = {"key.converter": "bytes", "value.converter": "bytes", **config}
@@ -231,7 +231,7 @@ class _SinkRun:
 
     def _put(self, partition: TopicPartition, start: int, end: int) -> int:
         if not self._tells:
-            # A sink that cannot say what it has is given its piece whole, under the name of the piece's first offset.
+            # A sink that does not store its last work gets the whole piece, from the piece's first offset.
             start = start // self._flush * self._flush
         plan = FetchPlan(
             topic=partition.topic,

@@ -1,9 +1,9 @@
 """Who may use the console, and what keeps other pages from using it for them.
 
 - Without a users file everybody who reaches the port is an administrator, as with the broker's port.
-- With one, or with an OpenID provider (`oidc.py`), people log in; the cookie is HttpOnly and SameSite=Strict and names a
-  session that is kept here (`sessions.py`). Roles: viewer, operator, admin, everywhere or on what grants name.
-  Users, passwords, tokens and roles are `ottla.security.web`'s; a program shows basic or bearer credentials.
+- With a users file, or with an OpenID provider (`oidc.py`), people log in. The cookie is HttpOnly and SameSite=Strict
+  and names a session in this process (`sessions.py`). Roles: viewer, operator, admin, everywhere or on what grants
+  name. Users, passwords, tokens and roles are `ottla.security.web`'s; a program shows basic or bearer credentials.
 - Every request that changes something carries the session's CSRF token and comes from our own origin.
 - Requests name a host that we serve: a foreign name resolved to this address (DNS rebinding) is refused.
 """
@@ -121,7 +121,7 @@ class AccessControl:
                 return None
             session.identity = await self.provider_calls.run(lambda: provider.refresh(identity))
         except ConsoleError as error:
-            if error.status != _UNAVAILABLE:  # a provider that is away or busy has said nothing about this person
+            if error.status != _UNAVAILABLE:  # a provider that is away or busy has not refused this person
                 self.sessions.end(token)
             return None
         finally:
@@ -153,7 +153,7 @@ class AccessControl:
             return False
 
     def csrf(self, request: Request) -> str:
-        """Bound to the session cookie or the credentials, or to this process where nobody logs in."""
+        """A token bound to the session cookie or the credentials; without a login, bound to this process only."""
         shown = (request.cookies.get(COOKIE, ""), request.headers.get("authorization", ""))
         bound = "\0".join(shown) if self.login_needed else ""
         return hmac.new(self._secret, b"csrf:" + bound.encode(), hashlib.sha256).hexdigest()
@@ -195,8 +195,11 @@ class AccessControl:
     # Sessions
 
     async def login(self, name: str, password: str, address: str) -> str | None:
-        """The session cookie, or None; the caller waits `failed_login_s` before it says so. Raises ConsoleError when the
-        address has failed too often or the users file cannot be read."""
+        """Returns the session cookie, or None if the login fails.
+
+        The caller waits `failed_login_s` before it reports a failed login.
+        Raises ConsoleError if the address has failed too often or the users file cannot be read.
+        """
         try:
             user = await self._web.check(name, password, address)
         except TooManyFailures as error:
@@ -206,7 +209,7 @@ class AccessControl:
         return self.sessions.begin(name) if user is not None and self.rules.user(user) is not None else None
 
     def login_as(self, identity: Identity) -> str:
-        """The session cookie of a user of the provider; ConsoleError for one whom no grant names."""
+        """Returns the session cookie of a user of the provider. Raises ConsoleError for a user whom no grant names."""
         if self._is_local(identity.name):
             raise ConsoleError(
                 f"{identity.name} is a name of the users file; log in with its password, or ask the administrator to "

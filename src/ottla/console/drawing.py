@@ -17,7 +17,7 @@ class Node:
     label: str
     kind: str
     topic: str = ""
-    """The topic that it leads to, where it is one."""
+    """The topic that the node links to; empty for a node that is no topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Who writes to and reads from each topic, as the brokers saw it; groups fill in what they commit.
 
-Brokers of Ottla tell at the address in their setting `ottla.http.listener`; Apache Kafka does not, and the page says so.
-Pipelines join as what reads some topics and writes others.
+Brokers of Ottla report this at the address in their setting `ottla.http.listener`. Apache Kafka does not report it, and
+the page shows that. A pipeline appears as a client that reads some topics and writes others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.env.http_request import open_request
 from ottla.model.peer_text import cut
 
 OWN_CLIENT_ID = "ottla-console"
-"""What this console reads for its pages is nobody's flow."""
+"""The lineage leaves out this client id: the console reads topics for its own pages."""
 HTTP_LISTENER = "ottla.http.listener"
 _CERTIFICATES = ("ottla.http.tls.certificate", "ottla.http.tls.key")
 _TIMEOUT_S = 2.0
@@ -45,7 +45,7 @@ class Lineage:
     topics: set[str] = field(default_factory=set)
     edges: set[Edge] = field(default_factory=set)
     told_by: list[int] = field(default_factory=list)
-    """Brokers that told what they saw."""
+    """Brokers that reported their clients."""
 
     def of(self, topics: Container[str]) -> Lineage:
         """What touches these topics, and nothing else."""

@@ -1,6 +1,6 @@
 """One login on its way: made when the browser leaves for the provider, kept in the browser's cookie until it comes back.
 
-The cookie is signed, so that nobody else can begin a login for this browser, and it needs no memory here.
+The cookie is signed, so that no other site can begin a login for this browser. The console keeps no copy.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ def kept_attempt(claims: Mapping[str, Any] | None) -> Attempt | None:
 
 
 def local_path(path: str) -> str:
-    """A path of this console to show after the login, or "/"; never another site (`//host`, backslashes, `https:`)."""
+    """A path of this console to show after the login, or "/"; no different site (`//host`, backslashes, `https:`)."""
     plain = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
     return path if plain and len(path) <= _MAX_PATH and not path.startswith(("/oidc/", "/login", "/logout")) else "/"

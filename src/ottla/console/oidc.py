@@ -1,9 +1,9 @@
 """Logging in at an OpenID provider: authorization code with PKCE (S256). Synchronous; `ProviderCalls` has the threads.
 
-- The discovery document, the keys and the token answers are read with a time-out, up to 1 MiB, without redirects, and only
-  from HTTPS addresses (HTTP for this machine).
+- The discovery document, the keys and the token answers are read with a time-out, up to 1 MiB, without redirects.
+- Their addresses must be HTTPS; only an address of this machine may be HTTP.
 - An id_token counts when its signature is one of the provider's keys with an asymmetric algorithm, and issuer, audience,
-  authorised party, expiry and nonce are ours. What `userinfo` or an access token would say is not asked for.
+  authorised party, expiry and nonce are ours. The console uses neither `userinfo` nor the access token.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who has logged in, as the provider says; good until `fresh_until` (seconds since 1970)."""
+    """The user that the provider has logged in; valid until `fresh_until` (seconds since 1970)."""
 
     name: str
     groups: tuple[str, ...]
@@ -160,7 +160,7 @@ class Provider:
         return self._identity(answer, nonce=attempt.nonce, subject=None, refresh_token=None)
 
     def refresh(self, identity: Identity) -> Identity:
-        """As the provider says now: groups may have changed. ConsoleError when the user must log in again."""
+        """Asks the provider again: groups may have changed. Raises ConsoleError if the user must log in again."""
         if identity.refresh_token is None:
             raise ConsoleError("the login has expired", status=401)
         answer = self._token(grant_type="refresh_token", refresh_token=identity.refresh_token)

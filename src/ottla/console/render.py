@@ -1,4 +1,4 @@
-"""Templates and what they may call. Everything is escaped unless a template says otherwise, and none does."""
+"""Templates and what they may call. Every value is escaped: no template turns escaping off."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def serve(
     on_up: Callable[[int], None] | None = None,
     until_stdin_closes: bool = False,
 ) -> None:
-    """Until it is stopped by a signal. `on_up` hears the port once it is served. ConsoleError when it is another's."""
+    """Serves until a signal. Calls `on_up` with the port once it listens. Raises ConsoleError if the port is in use."""
     import uvicorn
 
     class Server(uvicorn.Server):

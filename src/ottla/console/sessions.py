@@ -16,14 +16,14 @@ from ottla.console.oidc import Identity
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 10_000
 MAX_SESSIONS_OF_ONE = 100
-"""Of one name: a person who logs in again and again ends no session of anybody else."""
+"""Sessions of one name: a person who logs in again and again ends no session of other people."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LoginSession:
     name: str
     until: float
-    """Seconds since 1970; a new login is needed then, whatever the provider says."""
+    """Seconds since 1970. After that the user must log in again, also when the provider would still accept the user."""
     identity: Identity | None = None
     """None: a user of the users file."""
     renewing: asyncio.Task[Identity | None] | None = None

@@ -13,7 +13,7 @@ MAX_TAILS = 16
 MAX_HITS = 1_000
 """Messages that one search keeps."""
 MAX_SHOWN_BYTES = 64 * 1024
-"""Of one key or value on a page; the rest is cut and said so."""
+"""Of one key or value on a page. The page cuts the rest and shows that it did."""
 MAX_EXPORT = 1_000_000
 """Records in one export."""
 MAX_SQL_ROWS = 1_000
@@ -35,7 +35,7 @@ class ConsoleSettings:
     """NAME:PASSWORD for the brokers' HTTP listeners (lineage); sent over HTTPS or to loopback only."""
     read_only: bool = False
     users_file: str | None = None
-    """With it everybody must log in; without it whoever reaches the port is an administrator."""
+    """With this file everybody must log in; without it everybody who reaches the port is an administrator."""
     jwks_url: str | None = None
     """Programs may come with a bearer token signed by these keys."""
     token_issuer: str | None = None

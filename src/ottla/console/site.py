@@ -75,7 +75,7 @@ class Site:
         return self.acting is not None or self.user.rights.limited
 
     async def for_user(self, user: GrantedUser) -> Site:
-        """ConsoleError when the cluster lets the console not act as this person."""
+        """Raises ConsoleError if the cluster does not allow the console to act as this person."""
         acting = await self.acting_users.of(user.name) if self.acting_users is not None and user.authenticated else None
         if not user.rights.limited and acting is None:
             return replace(self, user=user)

@@ -110,5 +110,5 @@ def number(value: str, name: str, default: int | None = None) -> int:
 
 
 def back(path: str, said: str = "") -> RedirectResponse:
-    """After a change: see the page again, with a line that says what happened."""
+    """After a change: redirects to the page, with a line that reports what happened."""
     return RedirectResponse(path + ("?" + urlencode({"said": said}) if said else ""), status_code=303)

@@ -95,7 +95,7 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
 
 
 def _starting(given: Mapping[str, str], topic: str) -> dict[str, str]:
-    """Where this topic begins: of offsets that name several topics, its own; one that they do not name at its beginning."""
+    """Where this topic begins: its part of the starting offsets; a topic that these do not name, at its beginning."""
     text = given.get("startingOffsets", "")
     try:
         offsets = json.loads(text)
@@ -108,7 +108,7 @@ def _starting(given: Mapping[str, str], topic: str) -> dict[str, str]:
 
 
 def good_rows(frame: DataFrame, port: Topic) -> DataFrame:
-    """Rows that could be decoded, as columns; one that could not goes to the dead letters or stops the step."""
+    """Decoded rows, as columns; a row that cannot be decoded goes to the dead letters or stops the step."""
     if port.dead_letter is None:
         where = F.concat_ws(
             "",
@@ -156,7 +156,7 @@ def dead_letters(frame: DataFrame) -> DataFrame:
 
 
 def _newest(spark: SparkSession, port: Topic, settings: RunSettings) -> DataFrame:
-    """KTable: read anew for each micro-batch that joins it."""
+    """KTable: the newest value of each key, read again for each micro-batch that joins the table."""
     rows = decoded_topic(spark, port, settings, streaming=False).where("error is null and key is not null")
     newest = rows.groupBy("topic", "partition", "key").agg(
         F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
@@ -195,7 +195,7 @@ def start_output(
 ) -> DataStreamWriter:
     """A writer that is ready to start, with its checkpoint and trigger."""
     checkpoint = os.path.join(settings.checkpoints, name)
-    # Spark lets Python sinks take appended rows only; changed rows go through foreachBatch, as exactly once as the rest.
+    # Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once.
     if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
         writer = (
             output_rows(frame, port)

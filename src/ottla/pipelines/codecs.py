@@ -58,7 +58,7 @@ def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
             return None, None
         try:
             return read(bytes(data)), None
-        except Exception as problem:  # noqa: BLE001 - a supervisor: whatever a record's bytes do, they are its error
+        except Exception as problem:  # noqa: BLE001 - a supervisor: every error is stored with its record
             return None, f"{type(problem).__name__}: {problem}"
 
     both = F.udf(one, result)(raw)
@@ -94,7 +94,7 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
 
 
 def column_name(name: str) -> str:
-    """A column by its name whatever is in it: dots, spaces, backticks."""
+    """A column by its name, also with dots, spaces and backticks in it."""
     return "`" + name.replace("`", "``") + "`"
 
 

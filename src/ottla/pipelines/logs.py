@@ -1,4 +1,4 @@
-"""Where records are read from: a cluster over the wire, or a log directory. The rest of the source knows only `Log`."""
+"""Where records are read from: a cluster over the wire, or a log directory. The rest of the source uses only `Log`."""
 
 from __future__ import annotations
 

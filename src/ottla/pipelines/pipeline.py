@@ -141,7 +141,7 @@ def load_pipelines(path: str) -> list[Pipeline]:
         register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     except TableError:
         raise
-    except Exception as problem:  # a supervisor: whatever the file does, it is told with its line
+    except Exception as problem:  # a supervisor: every error of the file is reported with its line
         raise TableError(f"{path}{_line_in(path, problem)}: {type(problem).__name__}: {problem}") from problem
     finally:
         sys.path.pop(0)

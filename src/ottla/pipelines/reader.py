@@ -128,7 +128,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log: Log | None = None
         self._target: Bounds | None = None
         self._last_trigger: float | None = None
-        """When the last batch was let through; the first one after a start never waits, as in Spark's own source."""
+        """The time of the last batch; the first batch after a start never waits, as in Spark's own source."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""

@@ -1,8 +1,8 @@
 """Running a pipeline: once over what is there, continuously under supervision, or as a backfill beside the old output.
 
 One streaming query per output and one per dead-letter topic. A query that fails is started again from its checkpoint
-with a growing pause; after MAX_RESTARTS failures in a row the pipeline stops and says which step, record and function
-it was. A checkpoint belongs to one process at a time.
+with a growing pause. After MAX_RESTARTS failures in a row the pipeline stops and reports the step, record and function
+that failed. A checkpoint belongs to one process at a time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Running:
     again_at: float = 0.0
     rows: int = 0
     seen_at: str = ""
-    """When the last trigger began that was counted; one that found nothing bears the number of the next batch."""
+    """The start of the last counted trigger; a trigger without records has the number of the next batch."""
     last_error: str = ""
     progress: dict[str, Any] = field(default_factory=dict)
 
@@ -255,8 +255,10 @@ def _take(descriptor: int, folder: str) -> None:
 
 
 def _sweep(folder: str) -> None:
-    """A driver that died while it planned its very first batch leaves half a file, and Spark will not begin beside one:
-    where no batch was ever planned, that is all there is."""
+    """Removes the half-written file of a driver that died while it planned its first batch.
+
+    Spark does not start beside such a file. If no batch was planned completely, the folder holds nothing else.
+    """
     for query in os.scandir(folder):
         offsets = os.path.join(query.path, "offsets")
         if os.path.isdir(offsets) and not any(name.isdigit() for name in os.listdir(offsets)):
@@ -268,7 +270,7 @@ def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuer
 
 
 def _patiently(step: Step, function: Callable[[], Result]) -> Result:
-    """Spark asks Python workers while it plans, too: what passes is tried again, the rest is the step's failure."""
+    """Spark also calls Python workers while it plans: temporary errors are retried, all others fail the step."""
     failures = 0
     while True:
         try:

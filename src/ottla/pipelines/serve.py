@@ -79,7 +79,7 @@ def app(state: str) -> Starlette:
 
 
 def role_for(method: str, path: str) -> str | None:
-    """Only POST does something, whatever the path; a health check is for everybody."""
+    """GET and HEAD need the role read, on every path; other methods need write. A health check needs no login."""
     if path == "/healthz" and method in ("GET", "HEAD"):
         return None
     return "read" if method in ("GET", "HEAD") else "write"

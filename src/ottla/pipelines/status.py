@@ -1,4 +1,4 @@
-"""What a running pipeline says of itself: rows, rates, lag, batch time and state, from Spark's own progress reports."""
+"""The status of a running pipeline: rows, rates, lag, batch time and state, from Spark's own progress reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Pipelines and connectors that run by themselves: each with a status file, a log and a process id.
 
-A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (what it last said of
-itself) and NAME.log; NAME.options.json has the options that `ps` should not show. A process that is gone without having said goodbye is `dead`.
+A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (its last status) and
+NAME.log. NAME.options.json has the options that `ps` should not show. A pipeline is `dead` if its process ended without
+writing a final status.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def restart(state: str, name: str) -> int:
 
 
 def _pid(definition: str) -> int | None:
-    """The process, if it lives. Another one that was given its number since (after a reboot, say) is none of ours."""
+    """The process id, if that process runs. A later process with the same number, as after a reboot, does not count."""
     found = read_json(definition)
     if not found or not _alive(pid := int(found["pid"])):
         return None

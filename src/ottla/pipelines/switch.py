@@ -1,8 +1,9 @@
 """From the old version of a pipeline to the new one (Kreps' reprocessing): both run beside each other, then the old stops.
 
-A backfill has brought the new version's outputs up to some point. Here it is started in the background on the
-backfill's checkpoint, so that it goes on exactly where that ended; once it has caught up, the old one is stopped. Nothing
-is renamed or removed: Kafka has no second name for a topic, so readers are told the new names, and old outputs stay.
+A backfill has brought the new version's outputs up to some point. This module starts the new version in the background
+on the backfill's checkpoint, so that it continues exactly where the backfill ended. Once the new version has caught up,
+this module stops the old version. Nothing is renamed or removed: Kafka has no second name for a topic. So readers must
+change to the new names, and the old outputs stay.
 """
 
 from __future__ import annotations

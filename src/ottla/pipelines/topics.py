@@ -26,7 +26,7 @@ def output_topics(steps: Iterable[Step]) -> list[Topic]:
 
 
 def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
-    """Makes what is missing and says what it made; TableError for an input that nothing writes and nobody made."""
+    """Creates missing output topics and returns their names. Raises TableError for an input topic that is missing."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import KafkaError, NewTopic

@@ -1,6 +1,6 @@
 """Batch and streaming writes behind Spark's DataSource API.
 
-A streaming write is exactly once unless `exactlyOnce` is false: each task is one transaction, named by the query's id
+A streaming write is exactly once unless `exactlyOnce` is false. Each task is one transaction, named by the query's id
 and the task's partition, with the micro-batch as its version (ottla.connect.exactly_once). A batch write is one
 transaction per task, named by the job; with `txnAppId` and `txnVersion` (Delta's names) a repeated job writes nothing.
 """

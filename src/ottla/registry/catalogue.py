@@ -29,7 +29,7 @@ class Catalogue:
     def pinned(
         self, context: str, schema_type: str, references: tuple[SchemaReference, ...], *, deleted: bool
     ) -> tuple[SchemaReference, ...]:
-        """Version -1 is the latest one of this moment: stored as that number, for tomorrow's may be another schema."""
+        """Replaces version -1 by the number of the latest version: a later version may be a different schema."""
         if len(references) > MAX_REFERENCES:
             raise invalid_schema(f"more than {MAX_REFERENCES} references", schema_type)
         found = []

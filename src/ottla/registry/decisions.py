@@ -1,7 +1,8 @@
 """What a request writes: the next record, or nothing more, or an error. Pure: the writer appends and replays.
 
-A decision is made on the state as it is and holds only if its record is the next one of the log; the writer sees to
-that (`writer.py`), asks again when it was not, and asks again after each record until there is nothing more to write.
+A decision uses the current state and is valid only if its record becomes the next record of the log. The writer
+(`writer.py`) checks that, and asks for a new decision if a different record came first. The writer also asks again
+after each record, until there is nothing more to write.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class DeleteSubject:
         if self.subject in queries.state.modes:
             return Step(mode_record(self.subject, None))
         if self._gone[-1] != 0:
-            # Once: the record that soft deleted the versions has nothing left to say.
+            # Once: the record that soft deleted the versions is no longer needed.
             self._gone = [*self._gone, 0]
             return Step(delete_subject_tombstone(self.subject))
         return Step(answer=self._gone[:-1])

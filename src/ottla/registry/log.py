@@ -1,9 +1,9 @@
 """Replay the topic's records in order, and settle races between writers: compare and append, by the log itself.
 
 A record that we write carries the header `ottla.seen`: one more than the offset of the last record that its writer had
-applied. It is applied only if that is still so, by every instance alike, for all read the same log. A decision made on
-an old state is thus void wherever it is read; two writers cannot both give the next id, whoever believes to be elected.
-Records without the header (Confluent's own) are applied as they come.
+applied. Every instance applies the record only if that is still true, and all instances read the same log. So a
+decision made on an old state is void for every instance. Two writers cannot both assign the next id, even if both
+believe that they are elected. Records without the header (Confluent's own) are applied as they come.
 
 Compaction may keep a void record and remove the one that beat it. The writer therefore writes the truth over every void
 record's key as soon as it reads one (`voided`).
@@ -41,7 +41,7 @@ class SchemasLog:
 
     @property
     def seen(self) -> int:
-        """What a record must carry to be valid as the next one."""
+        """The value of the header `ottla.seen` that makes the next record valid."""
         return self.last_applied + 1
 
     def apply(self, messages: list[Message], end: int | None = None) -> None:

@@ -1,8 +1,9 @@
 """Which addresses in the election group are other instances: those that are listed, and those that are signed.
 
-Whoever may join the group can name any address there, so an address alone proves nothing. `peers` lists the addresses
-(`--peer`). With a shared secret (`--peer-secret-file`) an instance signs its own: the client id is `URL#v1.SIGNATURE`, an
-HMAC-SHA256 of the group and the URL. The version before reads the same id as the URL: it ignores what follows the `#`.
+Every client that may join the group can name any address there, so an address alone proves nothing. `peers` lists the
+addresses (`--peer`). With a shared secret (`--peer-secret-file`) an instance signs its own address: the client id is
+`URL#v1.SIGNATURE`, an HMAC-SHA256 of the group and the URL. The version before reads the same id as the URL: it ignores
+what follows the `#`.
 Credentials leave this instance for a trusted address only; with peers or a secret nothing is sent to any other.
 """
 
@@ -50,7 +51,7 @@ class Peers:
         return url if self._secret is None else f"{url}{_MARK}{self._signature(url)}"
 
     def read(self, client_id: str) -> Peer:
-        """What a member's client id says, and whether to believe it."""
+        """The address in a member's client id, and whether the address is trusted."""
         url, _, signature = client_id.partition(_MARK)
         signed = self._secret is not None and hmac.compare_digest(signature.encode(), self._signature(url).encode())
         return Peer(url, signed or _normal(url) in self._listed)

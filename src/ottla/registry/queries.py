@@ -48,7 +48,7 @@ class Queries:
     # Subjects
 
     def subjects(self, prefix: str, *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
-        """`:*:` is every context, otherwise the prefix's own (the default one, without a prefix)."""
+        """The prefix `:*:` means every context, else the prefix names the context (default: the default context)."""
         everywhere = prefix.startswith(":*:")
         wanted = prefix.removeprefix(":*:")
         found = []
@@ -98,7 +98,7 @@ class Queries:
         raise schema_not_found()
 
     def _pinned(self, value: SchemaValue) -> tuple[SchemaReference, ...]:
-        """Its references; earlier versions stored -1 for the latest one."""
+        """The references of a schema, with version numbers; earlier releases stored -1 for the latest version."""
         if all(reference.version > 0 for reference in value.references):
             return value.references
         return self.catalogue.pinned(context_of(value.subject), value.schema_type, value.references, deleted=True)
@@ -106,7 +106,7 @@ class Queries:
     # Ids
 
     def by_id(self, schema_id: int, subject: str | None = None) -> SchemaValue:
-        """Of the subject's context; a bare subject that is not in the default one is looked for in all of them."""
+        """Looks in the subject's context; for a bare subject without a match there, in all contexts."""
         context = context_of(subject) if subject else DEFAULT_CONTEXT
         found = self.state.by_id(context, schema_id)
         if not found and subject and context == DEFAULT_CONTEXT:

@@ -1,12 +1,12 @@
 """The records of the `_schemas` topic, as Confluent writes them: JSON keys and values, one per fact.
 
-{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}    the version as it stands, or null: permanently deleted
-{"keytype":"CONFIG","subject":"s","magic":0}                a subject's compatibility; without subject: everybody's
-{"keytype":"MODE","subject":"s","magic":0}                  likewise its mode
-{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}        all versions up to the one named are soft deleted
-{"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}         forget the soft-deleted versions
-{"keytype":"NOOP","magic":0}                                nothing; its value, which Confluent ignores, keeps the
-largest id given per context past a permanent delete
+- `{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}`: a version; the value null deletes the version permanently.
+- `{"keytype":"CONFIG","subject":"s","magic":0}`: the compatibility of a subject; without subject, of all subjects.
+- `{"keytype":"MODE","subject":"s","magic":0}`: the mode of a subject; without subject, of all subjects.
+- `{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}`: soft deletes all versions up to the version in the value.
+- `{"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}`: forgets the soft-deleted versions.
+- `{"keytype":"NOOP","magic":0}`: changes nothing. Its value, which Confluent ignores, keeps the largest id of each
+  context past a permanent delete.
 """
 
 from __future__ import annotations

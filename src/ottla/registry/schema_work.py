@@ -1,8 +1,9 @@
 """Schemas are parsed, printed and compared in a thread of their own, never on the loop that answers.
 
-What is asked for is a job: texts in, text or findings out, no state of the registry. A request asks its `Work`; what
-is not done yet is raised as `Unprepared`, done in the thread, and the request asks again. Each job ends within the
-steps of its budget, and jobs of several requests take turns, so that a large comparison keeps nobody else waiting.
+A job has texts as input and a text or findings as result; it uses no state of the registry. A request asks its `Work`.
+If a result is missing, `Work` raises `Unprepared`, the thread runs the job, and the request asks again. Each job ends
+within the steps of its budget. Jobs of several requests take turns, so that a large comparison does not block the
+others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_PARSED = 1000
 MAX_PARSED_STEPS = 5_000_000
 """Of all schemas that are kept parsed: their memory goes with it."""
 MAX_WAITING = 500
-"""Requests that wait for the thread; further ones are told to come again."""
+"""Requests that wait for the thread; the registry refuses further requests with status 429."""
 MAX_WAITING_OF_A_CLIENT = 200
 _AT_ONCE = 10
 """Versions that are looked up and compared before the request asks again."""
@@ -75,9 +76,10 @@ class SchemaThread:
         self._clients: dict[str, _Client] = {}
 
     async def run(self, job: Job, budget: Budget, client: str = "") -> str | list[Finding]:
-        """RegistryError: 42201 with the reason when a schema is none, or needs too many steps.
+        """Raises RegistryError 42201 with the reason if a schema is invalid or needs too many steps.
 
-        Clients take turns: however many jobs one of them has, a job of another waits for one of each."""
+        Clients take turns: a job waits for at most one job of each other client, however many jobs those have.
+        """
         own = self._clients.get(client) or _Client()
         if self._waiting >= MAX_WAITING or own.waiting >= MAX_WAITING_OF_A_CLIENT:
             raise RegistryError(429, "Too many schemas are being checked. Try again later.")

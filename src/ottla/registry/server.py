@@ -1,4 +1,4 @@
-"""Run an instance: bind, read the topic, serve until told to stop. `serve` is the whole of `ottla registry`."""
+"""Run an instance: bind, read the topic, serve until a signal stops it. `serve` is the whole of `ottla registry`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RegistryServer:
         try:
             access = web_access(settings)
             self._audit = AuditTrail.open("registry", settings.audit, client_config(settings, "ottla-registry-audit"))
-            # Whoever is let in is a reader at least; what else a request needs is the role of its route.
+            # Every admitted user has at least the role read; RegistryApp checks the role of the route.
             config = uvicorn.Config(
                 self._audit.around(
                     access.protect(
@@ -121,7 +121,7 @@ def bind(host: str, port: int) -> socket.socket:
 async def serve(
     settings: RegistrySettings, on_started: Callable[[str], None], *, until_stdin_closes: bool = False
 ) -> None:
-    """Until SIGTERM or SIGINT, or the end of whoever holds the other end of the standard input."""
+    """Runs until SIGTERM or SIGINT; with `until_stdin_closes` also until the standard input closes."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""What an instance is told at its start."""
+"""The settings of an instance, read at its start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RegistrySettings:
     topic: str = "_schemas"
     group_id: str = "schema-registry"
     alone: bool = False
-    """No election: this instance writes. Safe beside others (see `log.py`), only they do not know of it."""
+    """No election: this instance writes. Safe beside others (see `log.py`), but they do not learn its address."""
     replication_factor: int = 3
     """Of the topic when it is made, or as many as there are brokers."""
     schema_max_bytes: int = 1_000_000

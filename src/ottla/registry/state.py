@@ -1,7 +1,7 @@
-"""What the registry knows: replayed from the records of its topic, changed by nothing else, and no I/O here.
+"""The state of the registry: replayed from the records of its topic, changed by nothing else, without I/O.
 
 Every instance replays the same log in the same order and so holds the same state. Content is kept as the record had it;
-schemas are parsed when somebody asks (`catalogue.py`), so that a start with 100,000 of them is quick.
+schemas are parsed when a request needs them (`catalogue.py`), so that a start with 100,000 of them is quick.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GLOBAL = ""
 def digest(
     schema: str, references: tuple[SchemaReference, ...], metadata: JsonObject | None, rule_set: JsonObject | None
 ) -> bytes:
-    """What makes two schemas the same one, and the guid of it (Confluent's for schemas without metadata and rules)."""
+    """Equal for equal schemas, and the source of the guid (Confluent's for schemas without metadata and rules)."""
     md5 = hashlib.md5(schema.encode(), usedforsecurity=False)
     for reference in references:
         md5.update(f"{reference.name}{reference.subject}".encode())
@@ -113,7 +113,7 @@ class RegistryState:
     # Replay
 
     def replay(self, key_bytes: bytes, value: bytes | None) -> None:
-        """One record; msgspec's errors when it is not one of ours."""
+        """Applies one record. Raises msgspec's errors for a record in a different format."""
         key = decode_key(key_bytes)
         if key.keytype == SCHEMA:
             self._replay_schema(key, value)
@@ -184,7 +184,7 @@ class RegistryState:
     # Repair
 
     def record_for(self, key_bytes: bytes) -> tuple[bytes, bytes | None]:
-        """The record that says what is true of a key now: written over one that lost a race (`topic.py`)."""
+        """The record with the current value of a key, to write over a record that lost a race (`log.py`)."""
         key = decode_key(key_bytes)
         subject = key.subject or GLOBAL
         if key.keytype == SCHEMA:

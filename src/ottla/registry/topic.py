@@ -75,7 +75,7 @@ def _check_topic(admin: AdminClient, settings: RegistrySettings, partitions: int
 
 
 class TopicReader:
-    """A thread that reads from the first record on and tells each time it stands at the end."""
+    """A thread that reads from the first record on, and reports each time it has reached the end."""
 
     def __init__(self, settings: RegistrySettings, on_messages: Callable[[list[Message], int | None], None]) -> None:
         self._settings = settings

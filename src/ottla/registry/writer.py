@@ -1,6 +1,6 @@
 """Carry out decisions: decide, append, read the record back, and only then answer.
 
-One decision at a time. A record that lost a race (`log.py`) is void: the decision is made anew on what is true now.
+One decision at a time. A record that lost a race (`log.py`) is void: the decision is made again on the current state.
 """
 
 from __future__ import annotations

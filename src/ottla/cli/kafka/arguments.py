@@ -18,7 +18,7 @@ class ArgumentError(Exception):
 class ToolParser(argparse.ArgumentParser):
     """`quiet` parsers raise ArgumentError instead of printing usage and complaint.
 
-    As argparse4j: what is not known is said first, then the last required argument that is missing.
+    Errors come in the order of argparse4j: first unknown arguments, then the last required argument that is missing.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ToolParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # no namespace but ours comes in
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Sub-commands come through here too; what a command above them misses is said before what they miss."""
+        """Also parses sub-commands: reports a missing argument of the outer command before those of the sub-command."""
         options = [one for one in self._actions if one.required and one.option_strings]
         groups = [one for one in self._mutually_exclusive_groups if one.required]
         self._demand(options, groups, required=False)

@@ -80,7 +80,7 @@ def librdkafka_config(properties: Mapping[str, str], *, producer: bool) -> dict[
 
 
 def made_client(properties: Mapping[str, str], *, producer: bool, **more: Any) -> Any:
-    """A Producer or Consumer; ClientNotMade in the words of Kafka's own clients when it cannot be one."""
+    """A Producer or Consumer. Raises ClientNotMade, with the error text of Kafka's own clients, for wrong settings."""
     from confluent_kafka import Consumer, KafkaException, Producer
 
     kind = "producer" if producer else "consumer"

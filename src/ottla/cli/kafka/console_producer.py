@@ -207,7 +207,7 @@ class _RoundRobin:
 
 
 class _Complaints:
-    """What librdkafka has to say of the brokers, once each."""
+    """Prints each warning of librdkafka about the brokers once."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

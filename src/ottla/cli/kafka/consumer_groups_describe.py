@@ -29,7 +29,7 @@ def describe(cluster: Cluster, options: Options, groups: Iterable[str]) -> None:
 
 
 def _announce(group: GroupDescription, rows: int) -> bool:
-    """What is to be said of the state first; whether a table follows."""
+    """Prints a line about the group's state, if there is one. Returns whether a table follows."""
     sys.stdout.flush()
     if group.state == "Empty":
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)

@@ -124,7 +124,7 @@ def _create(properties: dict[str, str], topic: str) -> None:
 
 
 def _listed(consumer: Any, topic: str) -> Any:
-    """A topic that was just made, once the broker that is asked has heard of it."""
+    """Returns the metadata of a topic that was just created, once the broker has it."""
     deadline = time.monotonic() + _TIMEOUT
     while True:
         found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]

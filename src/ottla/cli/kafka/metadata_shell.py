@@ -237,7 +237,7 @@ def _show(value: Tree | str, depth: int) -> None:
 def _list_below(name: str, value: Tree | str) -> None:
     print(name)
     for child in sorted(value) if isinstance(value, dict) else ():
-        _list_below(f"{name.rstrip('/')}/{child}", value[child])  # type: ignore[index]  # a dict, as the loop says
+        _list_below(f"{name.rstrip('/')}/{child}", value[child])  # type: ignore[index]  # a dict, as the loop shows
 
 
 def _interactive(shell: Shell) -> int:

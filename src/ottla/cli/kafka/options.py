@@ -21,11 +21,11 @@ _NEGATIVE = re.compile(r"-\d+")
 
 
 class OptionError(Exception):
-    """What cannot be parsed; each tool says it in its own way."""
+    """The arguments cannot be parsed; each tool prints this error in Kafka's words for that tool."""
 
 
 class Exit(Exception):
-    """The tool ends here, with everything said."""
+    """The tool ends with this exit code; everything is already printed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -113,7 +113,7 @@ class Options:
                 self._parser.usage(f'Missing required argument "{self._parser.option(name).label}"')
 
     def refuse(self, used: str, others: Iterable[str]) -> None:
-        """The help and exit code 1 when `used` stands together with one of the others."""
+        """Prints the help with exit code 1 if `used` is given together with one of `others`."""
         if used in self._given:
             for other in others:
                 if other in self._given:

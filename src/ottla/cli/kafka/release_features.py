@@ -1,4 +1,4 @@
-"""Which features a release has, as kafka-storage and kafka-features both tell it."""
+"""The features of a release, for kafka-storage and kafka-features."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.metadata.features import (
 _ORDER = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
 _KRAFT_ONE_SINCE = 21  # 3.9
 _UNRELEASED = "4.4-IV0"
-"""Kafka 4.3.1 knows this name already, and lists it."""
+"""Kafka 4.3.1 already lists this name."""
 
 
 class ReleaseError(Exception):
@@ -33,7 +33,7 @@ class ReleaseError(Exception):
 
 
 def release_levels(text: str | None) -> dict[str, int]:
-    """Every feature's level in a release, metadata.version first; ReleaseError for one that is not known."""
+    """Every feature's level in a release, metadata.version first. Raises ReleaseError for an unknown release."""
     level = LATEST_METADATA_VERSION if text is None else metadata_version_from_str(text)
     if level is None:
         listed = ", ".join([*METADATA_VERSIONS.values(), _UNRELEASED])
@@ -49,7 +49,7 @@ def mapping_lines(text: str | None) -> list[str]:
 
 
 class LevelWords(NamedTuple):
-    """How a tool says that `feature=level` is none, or no level of that feature; kafka-storage has words of its own."""
+    """A tool's error texts for a wrong `feature=level` or an unknown level; those of kafka-storage differ."""
 
     no_equals: str = "Can't parse feature=level string {text}: equals sign not found."
     no_number: str = "Can't parse feature=level string {text}: unable to parse {level} as a short."

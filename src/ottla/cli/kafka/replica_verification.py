@@ -117,7 +117,7 @@ def _words(place: Partition) -> str:
 
 
 def _compare(place: Partition, answers: dict[int, Answer], offset: int) -> int:
-    """Batch by batch up to the high watermark, while every replica has one; where all of them have been compared to."""
+    """Compares batches up to the high watermark, while every replica has one. Returns the next offset to compare."""
     (first, (_, batches)), *others = answers.items()
     for number, batch in enumerate(batches):
         for replica, (high_watermark, theirs) in answers.items():

@@ -35,7 +35,7 @@ def run(program: str, arguments: list[str]) -> int:
     except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as reason:  # the tool's supervisor: one line for the user, whatever broke
+    except Exception as reason:  # the tool's supervisor: one line for every error
         print(str(reason) or type(reason).__name__, file=sys.stderr)
         if os.environ.get("OTTLA_DEBUG"):
             raise
@@ -44,7 +44,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 class _Pipe(io.FileIO):
-    """Standard output that ends the tool when nobody reads any more (`| head`): quietly, as Java's tools end."""
+    """Standard output that ends the tool, without an error, once its reader is gone (`| head`), as Java's tools do."""
 
     def write(self, data: Buffer, /) -> int:
         try:

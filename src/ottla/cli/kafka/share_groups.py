@@ -57,7 +57,7 @@ _FAILED = "Executing share group command failed due to"
 
 
 def _command_properties(options: Options) -> dict[str, str]:
-    """A file that Java's parser refuses is said with the help."""
+    """Prints the help and the reason if Java's parser would refuse the file."""
     try:
         return command_properties(options)
     except ValueError as reason:

@@ -58,7 +58,7 @@ _STATES = {name.lower(): name for name in ("Dead", "Stable", "Assigning", "Empty
 
 
 def _command_properties(options: Options) -> dict[str, str]:
-    """A file that Java's parser refuses is said with the help."""
+    """Prints the help and the reason if Java's parser would refuse the file."""
     try:
         return command_properties(options)
     except ValueError as reason:

@@ -67,7 +67,7 @@ def _tasks(prefix: str, assignment: Assignment) -> str:
 
 
 def print_offsets(cluster: Cluster, group: DescribedGroup, *, verbose: bool) -> None:
-    """Of the sources of active tasks; one that has no offset yet lags by all that is there."""
+    """Prints the offsets of the sources of active tasks. A source without an offset lags by all its records."""
     if not group.members:
         return
     wanted = sorted({each for member in group.members for each in _sources(group, member.assignment.active_tasks)})

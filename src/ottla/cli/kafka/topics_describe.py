@@ -69,7 +69,7 @@ def _by_id(cluster: Cluster, options: Options) -> list[str]:
 
 
 def _reassignments(cluster: Cluster, topics: Sequence[TopicInfo]) -> dict[tuple[str, int], Reassignment]:
-    """None where the broker does not know the call or does not let us make it, as Kafka's tool does."""
+    """Empty if the broker does not support or does not allow the call, as in Kafka's tool."""
     wanted = {topic.name: [row.partition for row in topic.partitions] for topic in topics}
     try:
         return list_reassignments(cluster, wanted)

@@ -203,7 +203,7 @@ def _find_hanging(cluster: Cluster, given: Namespace) -> None:
 
 
 def _known(cluster: Cluster, topic: str, partition: int, state: ProducerState) -> bool:
-    """Whether a coordinator still knows this transaction, with this partition in it."""
+    """Whether a coordinator still lists this transaction, with this partition in it."""
     for _, listed in list_transactions(cluster, producer_ids=[state.producer_id]):
         _, described = describe_transaction(cluster, listed.transactional_id)
         if any(row.topic == topic and partition in row.partitions for row in described.topics):

@@ -1,4 +1,4 @@
-"""kafka-verifiable-consumer: reads topics in a group, and tells of every step in JSON."""
+"""kafka-verifiable-consumer: reads topics in a group, and prints every step as JSON."""
 
 from __future__ import annotations
 

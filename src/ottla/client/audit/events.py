@@ -1,7 +1,7 @@
 """An audit event of an HTTP server: who asked for what, of which resource, from where, and whether it was allowed.
 
 The fields have the names of the broker's own events (`ottla.broker.audit`). Every field is cut: an event has at most some
-4 KB whatever a peer sends. Bodies, form values, passwords and tokens are never in it.
+4 KB, however much a peer sends. Bodies, form values, passwords and tokens are never in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.security.web_hosts import READING, headers_of
 
 Event = dict[str, Any]
 FACTS = "ottla.audit"
-"""Key of an ASGI scope where a handler leaves what it knows better: event, action, principal, resources."""
+"""Key of an ASGI scope where a handler stores more exact facts: event, action, principal, resources."""
 MAX_RESOURCES = 10
 REFUSED = frozenset({401, 403, 421, 429})
 

@@ -1,7 +1,8 @@
 """Where audit events go: `topic[:NAME]`, `file:PATH`, `syslog+udp://HOST:PORT`, `syslog+tcp://...`, `syslog+unix:PATH`.
 
-A sink's `write` returns when the events are there as far as the destination can tell: on the disk (fsync), acknowledged by
-the broker (acks=all), handed to the system for syslog, which acknowledges nothing. It raises OSError otherwise.
+A sink's `write` returns once the events are stored: after fsync for a file, after the acknowledgement of all replicas
+(acks=all) for a topic. Syslog acknowledges nothing, so `write` returns once the operating system has the message.
+Otherwise `write` raises OSError.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Sink(Protocol):
 
 
 class FileSink:
-    """A JSON line each, for the owner only. A file that was moved away (logrotate) is made anew."""
+    """One JSON line per event, in a file for its owner only. A file that logrotate moved away is created again."""
 
     def __init__(self, path: str) -> None:
         self.name = f"file:{path}"
@@ -69,7 +70,7 @@ class FileSink:
             there = os.stat(self._path)
             if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
                 return
-        # First the new one: a number that was given back belongs to somebody else's file soon.
+        # Opens the new file first: the system may soon reuse the number of a closed descriptor for a different file.
         moved, self._descriptor = self._descriptor, self._open()
         os.close(moved)
 

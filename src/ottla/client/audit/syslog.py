@@ -19,7 +19,7 @@ _AUTHPRIV = 10
 _WARNING, _INFO = 4, 6
 _TIMEOUT_S = 5.0
 _MAX_MESSAGE = 60_000
-"""Bytes: a datagram has at most 65,507, and one that the system refuses for its size would be tried again for ever."""
+"""Bytes. A datagram has at most 65,507; a larger datagram would be refused and retried for ever."""
 
 
 class SyslogSink:
@@ -34,7 +34,7 @@ class SyslogSink:
         self._streams = kind == "tcp"
 
     def write(self, events: Sequence[Event]) -> None:
-        """Raises OSError; then the connection is made anew by the next call."""
+        """Raises OSError if the connection fails; the next call connects again."""
         try:
             peer = self._connected()
             for event in events:
@@ -85,7 +85,7 @@ class SyslogSink:
 
 
 def _stamp(timestamp_ms: object) -> str:
-    """RFC 5424's nil value where an event has no time: whoever may write to the topic may write anything."""
+    """RFC 5424's nil value if an event has no valid time: clients with access to the topic may write any content."""
     try:
         moment = datetime.fromtimestamp(float(str(timestamp_ms)) / 1000, UTC)
     except (ValueError, OverflowError, OSError):

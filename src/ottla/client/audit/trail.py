@@ -1,7 +1,7 @@
 """The way of audit events from a server's loop to their destinations: a bounded queue and a thread for each of them.
 
-A request never waits for its event, and a destination that is away holds up no other. At most `MAX_EVENTS` wait for one;
-what does not fit is counted, and the count is written as an event of its own when there is room again.
+A request never waits for its event, and a destination that is away holds up no other. At most `MAX_EVENTS`
+wait for a destination. Further events are only counted, and the count is written as an event once there is room again.
 """
 
 from __future__ import annotations

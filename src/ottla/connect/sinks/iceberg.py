@@ -1,4 +1,4 @@
-"""Iceberg tables by pyiceberg (a SQL catalog). A snapshot's property says which work it is, so that none comes twice."""
+"""Iceberg tables by pyiceberg (a SQL catalog). A snapshot's property names its work, so that no work comes twice."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Partitioned Parquet files in a folder or an S3 bucket.
 
 Folders are named as Hive's are (COLUMN=VALUE, escaped; no value is __HIVE_DEFAULT_PARTITION__), so Spark, DuckDB and pyarrow
-read the values back. A piece of work is one file per partition value, named by application and version: repeated work writes the same names
-again, so a reader never sees a row twice, and an object appears whole or not at all.
+read the values back. A piece of work is one file per partition value, named by application and version. Repeated work
+writes the same names again, so a reader never sees a row twice. An object appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ParquetSink:
 
 
 def _sync(path: str) -> None:
-    """On return the file or folder survives a power cut: the offsets that are committed next say that it is there."""
+    """On return the file or folder survives a power cut: the next commit of offsets depends on it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         sync_all(descriptor)
@@ -110,7 +110,7 @@ def _sync(path: str) -> None:
 
 
 def _folder(name: str, value: Any) -> str:
-    """A value is one folder whatever is in it: a slash would make two, and two dots would leave the table."""
+    """Escapes a value to exactly one folder: a slash would make two folders, and two dots would leave the table."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     given = _NO_VALUE if value is None or text == "" else quote(text, safe=" ")
     return f"{quote(name, safe=' ')}={given}"

@@ -1,8 +1,8 @@
 """SQL tables over ADBC: SQLite and PostgreSQL. The rows and the marker of the work are one database transaction.
 
 Kafka Connect's JDBC names: insert.mode (insert, upsert), pk.fields, delete.enabled, auto.create, auto.evolve. Names are
-quoted and values are bound, never pasted. A table's name may say its schema, SCHEMA.TABLE; a name that has a dot itself
-stands in double quotes.
+quoted and values are bound, never pasted. A table's name may include its schema, SCHEMA.TABLE; a name that contains a
+dot stands in double quotes.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class SqlSink:
         try:
             yield cursor
             self._connection.commit()
-        except BaseException:  # whatever it is, the transaction must not stay open; it goes on up
+        except BaseException:  # any error: the transaction must not stay open; raised again below
             self._columns = set()  # what was added goes with it
             self._connection.rollback()
             raise

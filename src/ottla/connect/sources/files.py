@@ -1,8 +1,8 @@
 """Files and folders as a source: text lines, JSON lines and CSV (also of a file that is being written), and Parquet.
 
-The place is, per file, how far it was read, with a checksum of the bytes at its beginning. A file is known by its inode
-and birth: one that was renamed goes on where it was read to (a rotated log keeps its last lines even where the
-pattern no longer names it), one that was emptied or put in another's place is read from its beginning.
+The place is, per file, how far it was read, with a checksum of the bytes at its beginning. A file is identified by its
+inode and birth. Reading of a renamed file continues at its position: the last lines of a rotated log are read even if
+the pattern no longer matches its name. A file that was emptied or replaced is read from its beginning.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FileSource(Source):
         return found
 
     def _files(self, places: Place, names: dict[str, str]) -> list[str]:
-        """Those that are named, and before them those that were, and have another name now."""
+        """Files that match the pattern; before them, files that matched once and were renamed since."""
         if os.path.isdir(self._pattern):
             named = sorted(
                 one.path for one in os.scandir(self._pattern) if one.is_file() and not one.name.startswith(".")

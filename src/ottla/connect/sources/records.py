@@ -45,7 +45,7 @@ def _lines(file: BinaryIO, form: str, begin: int, *, take_last: bool) -> Iterato
             yield text, begin
         elif text.strip():
             value = _json(text)
-            # Half a JSON object is none, so one that can be read is whole with or without its newline.
+            # Half a JSON object cannot be parsed, so an object that can be parsed is whole, also without its newline.
             if not whole and not isinstance(value, dict):
                 return
             yield value, begin
@@ -59,7 +59,7 @@ def _json(text: str) -> Any:
 
 
 class _Lines:
-    """Lines for the csv module, which asks for as many as a row has; `ended` tells whether it asked in vain."""
+    """Lines for the csv module, which reads as many as a row has; `ended` is true after the last whole line."""
 
     def __init__(self, file: BinaryIO, *, take_last: bool) -> None:
         self._file = file

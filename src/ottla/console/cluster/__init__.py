@@ -1,1 +1,1 @@
-"""What the console knows of the cluster, asked over the wire."""
+"""The console's view of the cluster, read over the wire."""

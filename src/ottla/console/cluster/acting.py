@@ -2,8 +2,8 @@
 
 - The console's own principal needs CreateTokens on `User:NAME` (KIP-373) or to be a super user; the cluster needs
   `delegation.token.secret.key` and a listener with SCRAM. What the person may do is then the cluster's decision.
-- The console never acts as its own principal (the cluster gives everybody a token for oneself, whatever the ACLs say)
-  and never as `User:ANONYMOUS` or `User:*`: a person of such a name would have rights that are nobody's.
+- The console never acts as its own principal: the cluster gives every principal a token for itself, without an ACL.
+- The console never acts as `User:ANONYMOUS` or `User:*`: no person owns these names, but ACLs may name them.
 - A token lives for `TOKEN_LIFE_S` and is replaced before it ends. It never leaves this process.
 - At most `MAX_ACTING` people have connections at once; those that nobody uses are closed after `IDLE_S`.
 """
@@ -33,7 +33,7 @@ _RENEW_AFTER_S = 1200.0
 IDLE_S = 600.0
 _CLIENTS = 2
 _KNOWN_S = 15.0
-"""For brokers to hear of a token that was just made."""
+"""How long brokers may need to learn of a new token."""
 _AGAIN_S = 0.1
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MECHANISM = "SCRAM-SHA-256"
@@ -94,7 +94,7 @@ class ActingUsers:
         """The console's own principal, once a token has named its requester."""
         self._users: OrderedDict[str, Acting] = OrderedDict()
         self._making: dict[str, asyncio.Future[Acting]] = {}
-        """Tokens on their way: requests of one person that come together share one."""
+        """Tokens that are being created: concurrent requests of one person share a token."""
 
     async def of(self, name: str) -> Acting:
         """ConsoleError when the cluster gives no token for this person."""
@@ -149,7 +149,7 @@ class ActingUsers:
 
 
 def _until_known(settings: ClientSettings) -> None:
-    """Log in with a new token at every broker: a broker may hear of it a moment after it was made."""
+    """Log in with a new token at every broker: a broker may learn of a token a moment after its creation."""
     deadline = time.monotonic() + _KNOWN_S
     while True:
         try:
@@ -162,6 +162,6 @@ def _until_known(settings: ClientSettings) -> None:
                 raise ConsoleError(f"no broker accepts the delegation token: {error}", status=503) from error
         except BadSettings as error:
             raise ConsoleError(str(error), status=500) from error
-        except (ClientError, KafkaError):  # a broker that is away: the question that comes next says so
+        except (ClientError, KafkaError):  # a broker that is away: the next call reports it
             return
         time.sleep(_AGAIN_S)

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def collect(cluster: Cluster) -> Snapshot:
-    """Raises only when not even the metadata can be had; what else is missing is said in `problems`."""
+    """Raises an error only if the metadata cannot be read; `problems` lists every other failed call."""
     started = time.monotonic()
     problems: list[str] = []
     found = cluster.describe("metadata", None)
@@ -91,7 +91,7 @@ def _topics(
 
 
 def _asked(problems: list[str], cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]) -> BrokerRow:
-    """The broker with what its log directories tell; one that may not be asked for them answers nevertheless."""
+    """The broker with its log directories. A broker that refuses that call still counts as answering."""
     try:
         return _log_dirs(cluster, row, sizes)
     except (KafkaError, ClientError) as error:

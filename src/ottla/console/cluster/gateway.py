@@ -19,7 +19,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 Result = TypeVar("Result")
 _CLIENTS = 6
 _TIMEOUTS = {"request.timeout.ms": "8000", "default.api.timeout.ms": "8000"}
-"""A page that waits longer than this is a page that nobody waits for."""
+"""A person does not wait longer than this for a page."""
 _PATIENCE_S = 4.0
 _AGAIN_S = 0.1
 _LOOK_UP_S = 1.0
@@ -34,7 +34,7 @@ _STATUS = {
 
 
 async def until_it_shows(look: Callable[[], Awaitable[Result]], shows: Callable[[Result], bool]) -> Result:
-    """Look until a change shows, or for a few seconds: brokers hear of one a moment after it is made."""
+    """Calls `look` until a change shows, for `_PATIENCE_S` at most: brokers learn of a change a moment later."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         found = await look()
@@ -52,7 +52,7 @@ class Gateway:
         of: Gateway | None = None,
         clients: int = _CLIENTS,
     ) -> None:
-        """`of`: the gateway whose threads this one shares; its own are the clients, for another principal."""
+        """`of`: the gateway whose threads this gateway shares; the clients are its own, for a different principal."""
         try:
             self.settings = client_settings(bootstrap_servers, {**_TIMEOUTS, **properties}, client_id="ottla-console")
         except ClientError as error:
@@ -72,7 +72,7 @@ class Gateway:
         )
 
     def acting(self, properties: Mapping[str, str], clients: int) -> Self:
-        """A gateway to the same cluster with another login."""
+        """A gateway to the same cluster with a different login."""
         return type(self)(self._bootstrap_servers, properties, of=self, clients=clients)
 
     async def ask(self, question: Callable[[Cluster], Result]) -> Result:

@@ -20,7 +20,7 @@ MAX_TOPICS = 5_000
 
 
 class Ring:
-    """Times and values, oldest first; one in two old points goes when it is full, so that it reaches far back."""
+    """Times and values, oldest first. A full ring drops every second old point, so that it reaches far back."""
 
     __slots__ = ("times", "values")
 
@@ -37,7 +37,7 @@ class Ring:
             self.values = self.values[:half:2] + self.values[half:]
 
     def rates(self) -> tuple[list[float], list[float]]:
-        """Growth a second between one point and the next; a topic made anew counts from 0."""
+        """Growth per second between neighbouring points; 0 where the value falls, as when a topic is created again."""
         times, rates = [], []
         for i in range(1, len(self.times)):
             apart = self.times[i] - self.times[i - 1]

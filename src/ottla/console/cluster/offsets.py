@@ -11,7 +11,7 @@ from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 
 
 def leader_offsets(cluster: Cluster, leaders: Mapping[Partition, int], timestamp: int) -> dict[Partition, int]:
-    """By leader as the metadata said; a partition whose leader has just moved is left out, the next look finds it."""
+    """Asks the leaders in `leaders`. Leaves out a partition whose leader has just moved; the next call finds it."""
     by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
     for (topic, index), leader in leaders.items():
         rows = by_leader.setdefault(leader, {}).setdefault(topic, [])

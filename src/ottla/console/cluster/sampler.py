@@ -1,7 +1,7 @@
-"""Looks at the cluster every few seconds, so that pages answer from what is known instead of asking while one waits.
+"""Samples the cluster every few seconds, so that pages answer from the last snapshot and not from calls to brokers.
 
-A look that fails keeps the last snapshot and says why; pages show both. A page that has just changed something asks for
-a fresh look.
+A sample that fails keeps the last snapshot and stores the reason; pages show both. A page that has just changed
+something asks for a new sample.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Sampler:
                 await self._task
 
     async def current(self, *, max_age_s: float | None = None) -> Snapshot:
-        """The last snapshot unless it is too old; ConsoleError when there is none and none can be had.
+        """The last snapshot unless it is too old. Raises ConsoleError if there is no snapshot and sampling fails.
 
-        A cluster that takes its time (a broker that has just died) does not keep a page waiting: it gets the old one.
+        If the cluster answers slowly (a broker has just died), the page gets the old snapshot and does not wait.
         """
         allowed = self._interval_s * 3 if max_age_s is None else max_age_s
         snapshot = self.snapshot
@@ -60,14 +60,14 @@ class Sampler:
             return snapshot
 
     async def look(self) -> Snapshot:
-        """A look that began after this call: one that is under way may have passed what has just been changed."""
+        """A sample that starts after this call: a sample under way may have missed a change that was just made."""
         if self._looking is not None and not self._looking.done():
             with contextlib.suppress(ConsoleError):
                 await asyncio.shield(self._looking)
         return await self._next()
 
     async def _next(self) -> Snapshot:
-        """The look that is under way, or else a new one; those who ask at the same time share it."""
+        """The sample that is under way, or a new sample; concurrent callers share it."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)

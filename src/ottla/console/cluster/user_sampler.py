@@ -1,7 +1,8 @@
 """What one person sees of the cluster: the same calls as `Sampler`, with only the topics and groups of that person.
 
-Two sources, and both can hold at once: the person's own look at the cluster (the cluster's ACLs decide), and the grants of
-the access rules (prefixes of names decide). Rates and lags over time are the shared sampler's, of what is visible.
+Two filters can apply at once. The first is a sample made as that person, where the cluster's ACLs decide. The second is
+the grants of the access rules, where prefixes of names decide. Rates and lags over time come from the shared sampler,
+for the visible topics and groups.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class UserHistory:
 
     @property
     def lag_by_group(self) -> dict[str, Ring]:
-        """None for a group that also reads topics which this person does not see: the sum would tell of them."""
+        """Always empty: a group may also read topics that this person does not see, and the sum would reveal them."""
         return {}
 
     def lag(self, where: Partition, committed: int, end: int, now_s: float) -> Lag:

@@ -1,7 +1,7 @@
 """Messages out of a topic into a file: CSV, JSON lines or Parquet, streamed, so that its size does not matter here.
 
-Text stays text; bytes that are not UTF-8 leave as base64 and the column beside them says so. A spreadsheet must not run
-what stands in a topic: CSV cells that begin like a formula get a quote in front.
+Text stays text; bytes that are not UTF-8 are written as base64, and the column beside them names the encoding. A
+spreadsheet must not run what stands in a topic: CSV cells that begin like a formula get a quote in front.
 """
 
 from __future__ import annotations

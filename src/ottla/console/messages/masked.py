@@ -1,6 +1,6 @@
 """Messages with their masked fields covered, before anything else looks at them: pages, filters, exports, SQL.
 
-A key or value with a masked field leaves here as JSON, whatever it was before. One that cannot be decoded is hidden
+A key or value with a masked field becomes JSON, whatever its format was. One that cannot be decoded is hidden
 whole: it may hold the field. Null stays null. Search text and paths meet the masked bytes, so that no filter finds out
 what a field holds.
 """
@@ -37,7 +37,7 @@ class Masker:
             return HIDDEN.encode()
 
     def _whole(self, part: str, data: bytes) -> bytes:
-        """Rules on the whole key or value need no decoding, but a structure keeps its shape where one is found."""
+        """Masks the whole key or value: a decoded structure keeps its shape, other data is masked as text."""
         found = self._decoder.decode(data)
         try:
             covered = self._mask.tree(part, found.tree if found.tree is not None else _text(data))

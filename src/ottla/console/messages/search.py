@@ -1,7 +1,7 @@
-"""A search that is complete: it reads every record of its span once, says how far it is, and misses none.
+"""A search that is complete: it reads every record of its span once, reports its progress, and misses none.
 
-It runs in a thread of its own, can be paused, resumed and cancelled, and keeps at most MAX_HITS messages (it goes on
-counting). Nobody who looks at it changes it: a page that reloads finds the same search.
+A search runs in a thread of its own, can be paused, resumed and cancelled, and keeps at most MAX_HITS messages. After
+that it only counts hits. Showing a search does not change it: a page that reloads finds the same search.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Search:
     def __init__(self, topic: str, place: Place, wanted: Filter, value: Decoder, *, owner: str = "") -> None:
         self.id = secrets.token_urlsafe(9)
         self.owner = owner
-        """Who started it; what it found was found with that user's rights, so that nobody else may see it."""
+        """The user who started the search. Only this user may see the hits, read with the user's rights."""
         self.topic = topic
         self.filter = wanted
         self.place = place
@@ -84,7 +84,7 @@ class Search:
                 self._read(reader)
         except ConsoleError as error:
             self.error, self.state = error.message, "failed"
-        except Exception as error:  # noqa: BLE001 - a supervisor: a search that dies says why on its page
+        except Exception as error:  # noqa: BLE001 - a supervisor: the page shows why a search failed
             self.error, self.state = f"{type(error).__name__}: {error}", "failed"
         finally:
             self.ended = time.monotonic()

@@ -42,7 +42,7 @@ class Span:
     stretches: Mapping[int, Stretch]
     low: Mapping[int, int]
     leaderless: tuple[int, ...] = ()
-    """Partitions that are not in it, because nobody leads them now."""
+    """Partitions that are left out because they have no leader now."""
 
     @property
     def length(self) -> int:
@@ -150,7 +150,7 @@ def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as
 
 
 def since(reader: Any, span: Span, timestamp_ms: int) -> Span:
-    """From the first record at or after a time; a partition without one is left out by an empty stretch."""
+    """From the first record at or after a time; a partition without such a record gets an empty stretch."""
     from confluent_kafka import TopicPartition
 
     asked = [TopicPartition(span.topic, index, timestamp_ms) for index in span.stretches]
@@ -171,7 +171,7 @@ def from_offset(span: Span, offset: int) -> Span:
 
 
 class Walk:
-    """Goes through a span in batches, and knows how far it is."""
+    """Reads a span in batches, and keeps the progress."""
 
     def __init__(self, reader: Any, span: Span) -> None:
         from confluent_kafka import TopicPartition

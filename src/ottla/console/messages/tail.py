@@ -1,7 +1,7 @@
 """A live tail: a thread reads from the end; the page gets what a person can read, and true counts of the rest.
 
-Memory is bounded by the client's queue and by what waits for the page; messages that nobody could have read in time are
-counted, not kept.
+Memory is bounded by the client's queue and by what waits for the page. Messages beyond what a person can read in time
+are counted, not kept.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Tail:
                 self._follow(reader)
         except ConsoleError as error:
             self.error = error.message
-        except Exception as error:  # noqa: BLE001 - a supervisor: the page says why the tail ended
+        except Exception as error:  # noqa: BLE001 - a supervisor: the page shows why the tail ended
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self.reading.set()

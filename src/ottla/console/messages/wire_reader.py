@@ -1,7 +1,7 @@
 """A reader over our own wire client, with the calls of confluent_kafka.Consumer that the console makes.
 
-librdkafka cannot log in with a delegation token, so that whoever acts as a user reads with this. One request to each
-leader at a time, one thread, bounded by `_FETCH_BYTES` and what one batch unpacks to.
+librdkafka cannot log in with a delegation token, so the console reads with this class when it acts as a user. One
+request to each leader at a time, one thread, bounded by `_FETCH_BYTES` and what one batch unpacks to.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class WireReader:
                 self._fetch_from(leader, partitions)
         except TableError as error:
             raise _said(error) from error
-        except ClientError:  # a broker went away: its partitions have another leader soon
+        except ClientError:  # a broker went away: its partitions soon have a new leader
             self._cluster.close()
             self._leaders.clear()
             time.sleep(_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Writing over our own wire client, for whoever acts as a user: librdkafka cannot log in with a delegation token.
+"""Writing over our own wire client when the console acts as a user: librdkafka cannot log in with a delegation token.
 
 One batch to one partition at a time, acknowledged by all replicas in sync, never sent twice: after an unknown outcome
 the person decides.

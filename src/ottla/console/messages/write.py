@@ -66,7 +66,7 @@ def _produce_as(
 
 
 def replay(client: Client, batches: Iterator[list[Record]], target: str, *, keep_time: bool) -> int:
-    """Copy records into another topic, keys, values and headers as they are; how many. Stops at the first refusal."""
+    """Copies records with keys, values and headers into `target`. Returns their number; stops at the first refusal."""
     reach = reach_of(client)
     if reach.acting is not None:
         with closing(WireWriter(reach.acting, target)) as writer:

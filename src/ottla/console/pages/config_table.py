@@ -50,7 +50,7 @@ def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: Source, k
 async def until_changed(
     gateway: Gateway, kind: ResourceType, resource: str, name: str, level: Source, value: str | None
 ) -> None:
-    """The page shows what was set at `level` (None: set there no more), if the broker that is asked hears of it soon."""
+    """Waits a few seconds until the broker shows the value that was set at `level` (None: the value was removed)."""
 
     def shows(found: dict[str, list[DescribeConfigsResourceResult]]) -> bool:
         config = next((config for config in found.get(resource, []) if config.name == name), None)
@@ -65,7 +65,7 @@ async def until_changed(
 
 
 def _documents(kind: str) -> dict[str, str]:
-    """What our own table of settings says of each name; it is Kafka's set of names."""
+    """The text for each setting, from our own table of settings; the names are Kafka's."""
     from ottla.env.config.broker.config import BrokerSettings
     from ottla.env.config.topic import TopicConfig
 

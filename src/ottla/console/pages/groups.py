@@ -1,4 +1,4 @@
-"""Groups of all kinds: lag in records and seconds, members, and offsets set anew, first as a dry run."""
+"""Groups of all kinds: lag in records and seconds, members, and a reset of offsets, first as a dry run."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ async def detail(request: Request) -> Response:
 
 
 async def with_offsets(request: Request, group: GroupRow) -> tuple[GroupRow, dict[Partition, int]]:
-    """A share group's start offsets stand where others have committed ones; they are asked for when they are shown.
+    """Puts a share group's start offsets in the place of committed offsets; the broker is asked when a page shows them.
 
-    Beside them its lag as the broker tells it: what lies after the start may be read already, in any order (KIP-1226).
+    Also returns the lag that the broker reports: records after the start may already be read, in any order (KIP-1226).
     """
     if group.kind != "share":
         return group, {}

@@ -26,7 +26,7 @@ async def _look(request: Request) -> tuple[Snapshot, Lineage]:
     listeners = await site.gateway.ask(lambda cluster: find_listeners(cluster, snapshot))
     pipelines, node_user = [], site.settings.node_user
     if not site.user.rights.limited:  # as their own page: names of pipelines are about the whole cluster
-        with contextlib.suppress(ConsoleError):  # that page says why
+        with contextlib.suppress(ConsoleError):  # the pipelines page shows the reason
             pipelines = await site.gateway.in_thread(lambda: running(site))
     lineage = await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines, node_user))
     return snapshot, lineage.of(snapshot.topics) if site.limited else lineage

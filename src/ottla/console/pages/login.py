@@ -51,7 +51,7 @@ async def login(request: Request) -> Response:
 
 
 def _logged_in(request: Request, answer: Response, cookie: str) -> Response:
-    """The session that the browser had before ends: a token that somebody else knows must not become a login."""
+    """Ends the browser's session from before: a token that was planted there must not become a login."""
     site_of(request).access.sessions.end(request.cookies.get(COOKIE, ""))
     secure = _outside(request).startswith("https:")
     answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=secure, path="/")
@@ -59,7 +59,10 @@ def _logged_in(request: Request, answer: Response, cookie: str) -> Response:
 
 
 async def logout(request: Request) -> Response:
-    """Ends the session here, then at the provider. A page leads there: the policy lets no form leave this site."""
+    """Ends the session here, then at the provider.
+
+    A page links to the provider: the content policy refuses forms to other sites.
+    """
     access = site_of(request).access
     session = access.sessions.end(request.cookies.get(COOKIE, ""))
     where = None
@@ -130,7 +133,7 @@ async def finish(request: Request) -> Response:
             request, "error.html", "", status=error.status, title="The login did not work", message=error.message
         )
     else:
-        # A page of our own leads on: the strict session cookie is not sent along a redirect from another site.
+        # A page of ours links onward: browsers do not send the strict cookie after a redirect from a different site.
         onward = page_response(
             request, "onward.html", "", title="Logged in", where=attempt.next, words="to the console"
         )

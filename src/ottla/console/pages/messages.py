@@ -104,7 +104,7 @@ async def export(request: Request) -> Response:
     predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
     limit = min(number(given.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
     batches = records(site.reach, topic.name, place, predicate, limit)
-    # The first before the answer begins: whoever may not read gets a page that says so, and no empty file.
+    # The first piece comes before the answer begins: a person who may not read gets an error page, not an empty file.
     first = await site.gateway.in_export_thread(lambda: next(batches, []))
     chunks = WRITERS[kind](chain([first], batches))
     headers = {"Content-Disposition": f'attachment; filename="{topic.name}.{kind}"'}

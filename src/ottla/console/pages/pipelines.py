@@ -1,4 +1,4 @@
-"""Pipelines and connectors: those that `ottla pipeline serve` tells of, with their state, rates, errors and graph."""
+"""Pipelines and connectors: those that `ottla pipeline serve` reports, with their state, rates, errors and graph."""
 
 from __future__ import annotations
 

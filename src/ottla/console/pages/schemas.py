@@ -65,7 +65,7 @@ async def one(request: Request) -> Response:
 
 
 def _version(request: Request, name: str) -> int | str:
-    """Of the address, and "" without one. It becomes a part of the registry's address: nothing else gets there."""
+    """The version in the page's address, or "". It becomes part of a registry address: only numbers and latest pass."""
     given = request.query_params.get(name, "")
     return given if given in ("", "latest") else number(given, "Version")
 

@@ -1,6 +1,6 @@
 """The ASGI application: a request is read with a limit, routed, carried out here or by the writer, and answered once.
 
-`scope["user"]` is whom `WebAccess.protect` has let in; whether they may is decided here, by the role of the route.
+`scope["user"]` is the user that `WebAccess.protect` admitted. This module checks the role that the route needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/config, /mode, /compatibility, /contexts and what the instance says of itself."""
+"""/config, /mode, /compatibility, /contexts and the instance's description of itself."""
 
 from __future__ import annotations
 

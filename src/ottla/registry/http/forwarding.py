@@ -1,4 +1,4 @@
-"""Send a write to the elected writer, and answer with what it says when this instance has read it too."""
+"""Send a write to the elected writer, and return its answer after this instance has read the written record too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = get_logger(__name__)
 
 
 async def forward(registry: Registry, request: Request) -> Answer:
-    """Tries again while there is no writer or it has just gone; a delete is sent once only."""
+    """Retries while there is no writer or the writer does not answer. Repeats a delete only if it was refused."""
     deadline = time.monotonic() + registry.settings.forward_timeout_s
     problem: RegistryError = unknown_leader()
     again = False
@@ -68,7 +68,7 @@ async def forward(registry: Registry, request: Request) -> Answer:
 
 
 def _may_send(registry: Registry, writer: Peer, request: Request) -> bool:
-    """Credentials go to a trusted address only; without any, and without a word on peers, the group's word is enough."""
+    """Credentials go to a trusted address only. Without credentials, peers and a secret, any address will do."""
     credentials = bool(registry.settings.forward_user) or "authorization" in request.headers
     return writer.trusted or not (credentials or registry.peers.configured)
 

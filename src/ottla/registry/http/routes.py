@@ -1,7 +1,7 @@
 """The table of paths. `*` is one part of the path; writes are carried out by the writer, wherever they arrive.
 
 Each route names the role that it needs (`ottla.security.web`): readers look up and check, writers register, admins delete
-and configure. The role is that of the route that was matched; nobody else looks at a path.
+and configure. The role is that of the matched route; no other module derives rights from a path.
 """
 
 from __future__ import annotations

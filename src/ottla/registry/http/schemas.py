@@ -49,12 +49,12 @@ def _by_id(registry: Registry, request: Request) -> SchemaValue:
 
 
 def _visible(registry: Registry, request: Request, value: SchemaValue) -> SchemaValue:
-    """One schema may stand under several subjects: the user must see one of them."""
+    """A schema may be registered under several subjects; the user must see at least one of these subjects."""
     if request.sees(value.subject):
         return value
     holders = registry.queries.holders(value.id, value.subject, deleted=True)
     if not any(request.sees(each.subject) for each in holders):
-        asked = request.parts[0]  # in the words of a schema that is not there: ids of others are nobody's business
+        asked = request.parts[0]  # the error of a missing schema, which does not reveal ids of other subjects
         raise schema_not_found(asked)
     return value
 

@@ -1,8 +1,8 @@
 """Whether an Avro reader can read a writer, and why not, with the path to each reason.
 
-The rules are Avro's schema resolution. A test holds them together with Apache avro's own checker, which takes 40 s for
-two unions of 1,000 branches: no reason without its verdict, no verdict without a reason. Each step is spent from a
-budget; a pair is compared once.
+The rules are Avro's schema resolution. A test compares them with Apache avro's own checker: both must find the
+same pairs incompatible. That checker takes 40 s for two unions of 1,000 branches. Each step is spent from a budget; a
+pair is compared once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Incompatibility
 
 MAX_FOUND = 100
-"""Reasons that are listed; the verdict needs one."""
+"""At most this many reasons are listed; the first one already decides the verdict."""
 
 _PROMOTIONS = {
     "long": {"int"},
@@ -41,7 +41,7 @@ class Explanation:
         self._alias_names: dict[int, set[str]] = {}
 
     def holds(self, reader: Any, writer: Any) -> bool:
-        """Whether the reader reads the writer; nobody wants to know why not."""
+        """Whether the reader can read the writer, without the reasons."""
         quiet, self._quiet = self._quiet, True
         try:
             return not self.compare(reader, writer, "")

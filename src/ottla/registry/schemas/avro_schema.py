@@ -20,7 +20,7 @@ from ottla.registry.schemas.json_text import load_json, one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem, Validator
 
 warnings.filterwarnings("ignore", category=IgnoredLogicalType)
-"""A logical type that does not fit is ignored, as Avro says. Python would remember each text of a warning for ever."""
+"""Avro's specification ignores a logical type that does not fit. Python would keep the text of each warning."""
 _MAX_DEPTH = 200
 _STEPS_A_NODE = 5
 """The avro package takes about this many microseconds for a node of the JSON."""
@@ -52,7 +52,7 @@ class AvroSchema:
         return Explanation(given_or_new(budget)).compare(self.schema, writer.schema, "/")
 
     def check_new(self) -> None:
-        """As Confluent: a schema that is registered has good defaults; one that was imported or stored may not."""
+        """As Confluent: a new schema must have valid defaults; an imported or stored schema may have wrong ones."""
         try:
             problem = invalid_default(self.schema)
         except RecursionError as error:

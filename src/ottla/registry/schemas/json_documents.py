@@ -1,7 +1,7 @@
 """The documents of one JSON Schema: its own and those that it refers to, and how `$ref` finds its way among them.
 
-A `Side` is a schema in its place: the document that its `$ref` start from, and the draft that says what its keywords
-mean. Keywords that the draft does not have are taken out here, so that no rule sees them.
+A `Side` is a schema in its place: the document that its `$ref` start from, and the draft that defines its keywords.
+Keywords that the draft does not have are taken out here, so that no rule sees them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Documents:
         return _pointer(document, fragment)
 
     def dynamic(self, ref: str, home: Any) -> list[tuple[Any, Any]]:
-        """All schemas that a `$dynamicRef` (or `$recursiveRef`) may mean, whatever the way to it."""
+        """All schemas that a `$dynamicRef` (or `$recursiveRef`) may mean, on every path to it."""
         schema, document = self.resolve(ref, home)
         name = urldefrag(ref).fragment
         marked = isinstance(schema, dict) and (
@@ -145,7 +145,7 @@ class Documents:
 
 
 class Anchored(dict[str, Any]):
-    """A schema of another document inside one of ours: its `$ref` stay at home."""
+    """A schema of a different document inside this one: its `$ref` still start from its own document, `home`."""
 
     def __init__(self, schema: dict[str, Any], home: Any) -> None:
         super().__init__(schema)

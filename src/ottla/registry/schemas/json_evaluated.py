@@ -1,8 +1,8 @@
 """unevaluatedProperties and unevaluatedItems, written as the keywords that know only their own schema.
 
-Members that `allOf`, `$ref`, `anyOf`, `if` and the like evaluate are none of unevaluatedProperties' business. For a
-reader only those count that are surely evaluated, for a writer all that may be: the schema that comes out accepts no
-more than the reader's, and no less than the writer's.
+unevaluatedProperties does not apply to members that `allOf`, `$ref`, `anyOf`, `if` and the like evaluate. For a reader
+only members that are surely evaluated count; for a writer all that may be evaluated count. The resulting schema accepts
+no more than the reader's, and no less than the writer's.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _own(schema: dict[str, Any], into: Evaluated, budget: Budget, *, sure: bool)
 
 
 def _in_place(side: Side, *, sure: bool) -> list[Side | None]:
-    """The schemas for the same place: those that always apply, or all. None stands for one that is not known."""
+    """The schemas for the same place: those that always apply, or all. None stands for an unknown schema."""
     schema = side.schema
     targets = side.targets()
     found: list[Side | None] = [] if sure and len(targets) > 1 else list(targets)

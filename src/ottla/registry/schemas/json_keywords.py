@@ -1,4 +1,4 @@
-"""JSON Schema's keywords one by one: what a new value of one means for documents that the old one let through.
+"""JSON Schema's keywords one by one: what a keyword's new value means for documents that the old value accepted.
 
 Each function yields (kind, compatible). The names of kinds are Confluent's; docs/registry-compatibility.md lists them.
 """
@@ -60,7 +60,7 @@ OF_TYPE = {
 
 
 def types_of(schema: dict[str, Any]) -> frozenset[str]:
-    """The instance types that a schema lets through; number includes integer."""
+    """The instance types that a schema accepts; number includes integer."""
     declared = schema.get("type")
     if declared is None:
         return TYPES

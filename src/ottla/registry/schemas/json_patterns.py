@@ -27,7 +27,7 @@ class Patterns:
         self._known: dict[tuple[str, str], bool] = {}
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Whether the expression is found in the name; TooComplex when that cannot be said within the limit."""
+        """Whether the expression matches in the name. Raises TooComplex if that takes too many steps."""
         self._budget.spend()
         known = self._known.get((pattern, name))
         if known is None:

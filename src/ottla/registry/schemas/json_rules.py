@@ -24,7 +24,7 @@ from ottla.registry.schemas.json_values import Values, listed_values
 from ottla.registry.schemas.parsed import Incompatibility
 
 MAX_FOUND = 100
-"""Reasons that are listed; the verdict needs one."""
+"""At most this many reasons are listed; the first one already decides the verdict."""
 _MAX_REFERENCES = 200
 _SUMS = ("anyOf", "oneOf")
 _COMBINED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", *REFERENCES})
@@ -40,7 +40,7 @@ _LISTING = frozenset({"enum", "const"})
 
 
 class _Refuted(Exception):
-    """The pair is not compatible; nobody wants to know why."""
+    """The pair is not compatible; the caller needs no reason."""
 
 
 class Comparison:
@@ -212,7 +212,7 @@ class Comparison:
     # Combinations
 
     def _members(self, side: Side) -> Iterator[Side]:
-        """One by one: whoever has found the right one does not pay for the rest."""
+        """One by one: a caller that has found the right member does not pay for the rest."""
         return (side.at(member) for member in side.schema.get("allOf", ()))
 
     def _member(self, writer: Side, part: Side, path: str) -> None:
@@ -224,7 +224,7 @@ class Comparison:
     def _sum(self, writer: Side, reader: Side, keyword: str, path: str) -> None:
         branches = [reader.at(branch) for branch in reader.schema[keyword]]
         if self.strict and keyword == "oneOf" and len(branches) > 1:
-            # One branch may hold and another one too.
+            # Several branches may hold at once.
             self.add("SUM_TYPE_NARROWED", f"{path}{keyword}", "oneOf inside not must stay as it is")
             return
         if any(self.holds(writer, branch) for branch in branches):

@@ -1,4 +1,4 @@
-"""Objects and arrays: which members a content model lets through, and whether the reader's still does.
+"""Objects and arrays: which members a content model accepts, and whether the reader's model still does.
 
 A content model is open (any further member), closed (none) or partially open (those of a pattern or a schema). Adding a
 property to an open model is incompatible, for the other schema accepted anything under that name.

@@ -1,6 +1,7 @@
 """Whether a sub-schema accepts one value: for writers that list their values.
 
-A sub-schema means what the draft of its document says: a list in `items` is draft 7's, and no schema at all in 2020-12.
+The draft of its document defines what a sub-schema means: a list in `items` is valid in draft 7, and no schema in the
+draft 2020-12 at all.
 """
 
 from __future__ import annotations
@@ -48,8 +49,7 @@ class Values:
         return [value for value in values if _key(value) not in known]
 
     def accepted(self, side: Side, value: Any, *, unsure: bool) -> bool:
-        """`unsure` is the answer where the sub-schema cannot be read: a writer might let the value through, a reader
-        might refuse it."""
+        """Returns `unsure` for an unreadable sub-schema: a writer might accept the value, a reader might refuse it."""
         known = self._compiled.get(id(side.schema))
         if known is None:
             known = self._compiled[id(side.schema)] = (side.schema, *self._compile(side))
@@ -76,7 +76,7 @@ class Values:
 
 
 def _lists(schema: Any, budget: Budget) -> list[list[Any]]:
-    """Every enum: one is searched from its beginning for each value."""
+    """Every enum of the schema: the search for a value starts at the beginning of the enum."""
     budget.spend()
     if isinstance(schema, list):
         return [found for item in schema for found in _lists(item, budget)]

@@ -12,7 +12,7 @@ from ottla.registry.schemas.parsed import Dependency, ParsedSchema, SchemaProble
 def parse_schema(
     schema_type: str, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None
 ) -> ParsedSchema:
-    """SchemaProblem, one line, when the text is no schema of that type, or needs more steps than it may."""
+    """Raises SchemaProblem, one line, if the text is no schema of that type or needs more steps than the budget."""
     if schema_type == AVRO:
         from ottla.registry.schemas.avro_schema import AvroSchema
 

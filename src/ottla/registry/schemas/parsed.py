@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class SchemaProblem(Exception):
-    """The text is no schema of its language; one line that says why."""
+    """The text is no schema of its language; the message is one line with the reason."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split()) if "\n" in text or "\r" in text else text)

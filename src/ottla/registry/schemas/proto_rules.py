@@ -26,7 +26,7 @@ _GROUPS = {
 
 
 MAX_FOUND = 100
-"""Reasons that are listed; the verdict needs one."""
+"""At most this many reasons are listed; the first one already decides the verdict."""
 
 
 class Resolved(NamedTuple):
