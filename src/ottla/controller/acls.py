@@ -60,7 +60,7 @@ def require_authorizer(state: ControllerState) -> None:
 
 
 def _is_filter(creation: AclCreation) -> bool:
-    """What only a filter may say: any, match."""
+    """Whether a creation uses values that only a filter may have: any, match."""
     return (
         creation.resource_type == Resource.ANY
         or creation.resource_pattern_type in (Pattern.ANY, Pattern.MATCH)

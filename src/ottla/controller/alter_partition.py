@@ -61,7 +61,7 @@ def _alter(
         records.append(record)
         partition = merge_partition(partition, record)
         if record.leader not in (broker_id, NO_CHANGE):
-            # The ISR completed a reassignment that takes the leadership away: the old leader must look again.
+            # The ISR completed a reassignment that moves the leadership: the old leader must read the metadata again.
             return PartitionData(index, ErrorCode.NEW_LEADER_ELECTED)
         if not partition.has_preferred_leader and partition.replicas[0] in partition.isr:
             state.want_balance()
@@ -79,7 +79,7 @@ def _alter(
 def _refusal(state: ControllerState, partition: PartitionRegistration, asked: Asked, broker_id: NodeId) -> ErrorCode:
     isr = [member.broker_id for member in asked.new_isr_with_epochs]
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        # The leader knows more than we do, so we are not the controller any more.
+        # The leader has a newer epoch than we do, so we are not the controller any more.
         return ErrorCode.NOT_CONTROLLER
     if asked.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

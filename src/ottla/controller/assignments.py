@@ -10,7 +10,9 @@ from ottla.model.ids import NodeId
 
 
 def check_manual_assignment(state: ControllerState, replicas: list[NodeId], replication_factor: int | None) -> None:
-    """INVALID_REPLICA_ASSIGNMENT for a list that names nobody, strangers, anyone twice, or another count."""
+    """Raises INVALID_REPLICA_ASSIGNMENT for a list that is empty, or has unknown brokers, duplicates, or a different
+    count.
+    """
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     previous: NodeId | None = None

@@ -1,4 +1,4 @@
-"""The first records of a cluster: `bootstrap.checkpoint`, and what a controller writes when it becomes active."""
+"""The first records of a cluster: `bootstrap.checkpoint`, and the records of a controller that becomes active."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def read_bootstrap(storage: Storage, log_dir: str) -> list[Message]:
 
 
 def activation_records(state: ControllerState, bootstrap: list[Message]) -> list[Message]:
-    """What makes the log ready for this controller; empty when it is. A transaction left open is aborted first."""
+    """The records that prepare the log for this controller; empty if none are needed. An open transaction is aborted
+    first.
+    """
     image = state.image
     records: list[Message] = []
     if image.transaction is not None:

@@ -84,9 +84,12 @@ def register_broker(
 def _check_incarnation(
     state: ControllerState, request: BrokerRegistrationRequest, existing: BrokerRegistration | None
 ) -> None:
-    """Another incarnation may still be alive. One of this very node that has not spoken to it since it is the active
-    controller cannot, nor can one whose log directories the new one has: a server holds the lock on them while it lives.
-    So a broker that was killed is back at once."""
+    """Refuses a broker while a different incarnation of the same id may still be alive. In two cases the old
+    incarnation is certainly dead, so that a killed broker can register at once:
+
+    - It is the broker of this very node, and has sent nothing since this node became the active controller.
+    - It has the same log directories as the new incarnation: a server locks its directories while it lives.
+    """
     if existing is None:
         return
     if request.broker_id == state.settings.node_id and request.broker_id not in state.sessions:
@@ -120,7 +123,7 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def _check_features(state: ControllerState, request: BrokerRegistrationRequest) -> None:
-    """Every finalized feature above 0 must lie in the broker's range; an unnamed one counts as 0-0."""
+    """Every finalized feature above 0 must be in the broker's range; an unnamed feature has the range 0-0."""
     ranges = {f.name: Range(f.min_supported_version, f.max_supported_version) for f in request.features}
     if METADATA_VERSION not in ranges:
         raise _invalid_registration("Request features do not contain 'metadata.version'")
@@ -142,7 +145,9 @@ def _cleanup_of_old_incarnation(
     existing: BrokerRegistration | None,
     context: RequestContext,
 ) -> list[Any]:
-    """Without proof of a clean shutdown (the old epoch, KIP-966) the broker may have lost what it was eligible for."""
+    """Without proof of a clean shutdown (the old epoch, KIP-966) the broker may have lost records, and leaves the
+    ELRs.
+    """
     clean = context.version < 3 or (existing is not None and existing.epoch == request.previous_broker_epoch)
     if clean or state.image.metadata_version < ELR_SINCE:
         return leader_and_isr_updates(state, partitions_with_isr(state, request.broker_id), remove=request.broker_id)
@@ -203,7 +208,7 @@ def _unfence(state: ControllerState, broker: BrokerRegistration) -> list[Message
 
 
 def fence_broker(state: ControllerState, broker: BrokerRegistration) -> list[Message]:
-    """Take the broker out of every ISR, then fence it."""
+    """Remove the broker from every ISR, then fence it."""
     updates = leader_and_isr_updates(state, partitions_with_isr(state, broker.id), remove=broker.id)
     return [*updates, BrokerRegistrationChangeRecord(broker.id, broker.epoch, fenced=FENCE)]
 
@@ -245,12 +250,12 @@ def session_valid(state: ControllerState, broker_id: NodeId) -> bool:
 
 
 def end_session(state: ControllerState, broker_id: NodeId) -> None:
-    """The broker is gone; another incarnation may register at once."""
+    """The broker is dead; a new incarnation may register at once."""
     _session(state, broker_id).last_contact_ms = -math.inf
 
 
 def _session(state: ControllerState, broker_id: NodeId) -> BrokerSession:
-    """A broker that this controller has not heard of yet gets the full time to speak up."""
+    """A broker without a heartbeat to this controller so far gets the full session time."""
     session = state.sessions.get(broker_id)
     if session is None:
         session = state.sessions[broker_id] = BrokerSession(state.clock.monotonic_ms())

@@ -28,7 +28,7 @@ class CommittedMetadata:
         self._last_commit_ms = 0
 
     def load(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
-        """A snapshot stands for everything below its end."""
+        """A snapshot replaces all records below its end."""
         image = MetadataImage()
         try:
             replay_all(image, MetadataDelta(), map(decode_frame, snapshot.frames))
@@ -38,7 +38,7 @@ class CommittedMetadata:
         self.publisher.load(image, snapshot_id.end_offset - 1, snapshot_id.epoch)
 
     def apply(self, batch: CommittedBatch, records: list[Message] | None = None) -> None:
-        """One committed batch; `records` when they are at hand already."""
+        """Apply one committed batch; `records` are its decoded records, if they are in memory."""
         try:
             if records is None:
                 records = [decode_frame(frame) for frame in batch.frames]

@@ -1,7 +1,8 @@
-"""What the controller must know about settings: which may be stored, what they come to. The table is `ottla.env.config`.
+"""The controller's rules for settings: which may be stored, and their effective values. The table is
+`ottla.env.config`.
 
-`check_*` raise KafkaError with Kafka's code and words. The dynamic layers (cluster, this node) come from the image; the
-typed configuration of a pair of layers is kept until one of them changes.
+`check_*` raise KafkaError with Kafka's code and text. The dynamic layers (cluster, this node) come from the image. The
+typed configuration of a pair of layers is cached until one of them changes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class ConfigRules:
         validate_client_metrics(name, values)
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether APPEND and SUBTRACT make sense. Kafka's controller knows no lists of client-metrics subscriptions."""
+        """Whether APPEND and SUBTRACT are allowed. Kafka's controller has no list settings for client-metrics
+        subscriptions.
+        """
         setting = _TABLES.get(resource_type, {}).get(name)
         return setting is not None and setting.kind is Kind.LIST and resource_type != RESOURCE_CLIENT_METRICS
 

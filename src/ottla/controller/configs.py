@@ -67,7 +67,7 @@ def incremental_alter_configs(
 def alter_configs(
     state: ControllerState, request: AlterConfigsRequest, context: RequestContext
 ) -> Decision[Message, AlterConfigsResponse]:
-    """The legacy call: what is not named goes back to its default."""
+    """The legacy call: settings that are not named go back to their defaults."""
     records: list[Message] = []
     outcomes = _alter_each(state, request.resources, records, context, incremental=False)
     response = AlterConfigsResponse(
@@ -91,7 +91,7 @@ def _alter_each(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_entries(resource, incremental=incremental)
             asked = {config.name: config for config in resource.configs}
-            operations = {  # in the order in which Kafka looks at them: it names the first that is wrong
+            operations = {  # in Kafka's order: Kafka names the first wrong setting
                 name: (asked[name].config_operation if incremental else SET, asked[name].value)
                 for name in strings_in_java_order(asked)
             }
@@ -103,7 +103,7 @@ def _alter_each(
 
 
 def _check_entries(resource: Any, *, incremental: bool) -> None:
-    """What Kafka's broker refuses before the controller sees it."""
+    """Refuses entries that Kafka's broker refuses before the controller sees them."""
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -128,7 +128,7 @@ def config_changes(
     newly_created: bool = False,
     replace_all: bool = False,
 ) -> list[Message]:
-    """The Config records of one resource, or KafkaError when the outcome may not stand."""
+    """The Config records of one resource. Raises KafkaError if the resulting values are not valid."""
     current = state.image.configs.get(resource, {})
     records: list[ConfigRecord] = []
     for name, (operation, operand) in operations.items():
@@ -160,7 +160,7 @@ def _applied(
     if operation == DELETE:
         return None
     if operation not in (APPEND, SUBTRACT):
-        # Kafka's broker knows this error, its controller stumbles over it; clients see one code or the other.
+        # Kafka's broker reports this error; Kafka's controller fails with a different code. Clients see either code.
         if resource[0] == RESOURCE_BROKER:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -181,7 +181,7 @@ def _applied(
 
 
 def _java_split(text: str) -> list[str]:
-    """String.split(","): nothing at the end is no part, unless there is nothing at all."""
+    """Java's String.split(","): empty parts at the end are dropped, unless the whole text is empty."""
     parts = text.split(",")
     while text and parts and not parts[-1]:
         parts.pop()
@@ -214,7 +214,7 @@ def _check_values(
     elif kind == RESOURCE_CLIENT_METRICS:
         state.rules.check_client_metrics(name, values)
     elif kind == RESOURCE_BROKER_LOGGER and records:
-        # There are no loggers with levels of their own here, so none that could be asked for exists.
+        # Ottla has no loggers with their own levels, so no logger with such a name exists.
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {records[0].name} does not exist!")
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
@@ -259,7 +259,9 @@ def _check_exists(state: ControllerState, resource: ConfigResource) -> None:
 
 
 def _check_min_isr(state: ControllerState, records: list[ConfigRecord]) -> None:
-    """With ELR on, min.insync.replicas is one value for the cluster: every broker must agree on what is eligible."""
+    """With ELR on, min.insync.replicas is one value for the cluster: every broker must have the same eligible
+    replicas.
+    """
     if not state.image.elr_enabled:
         return
     for record in records:
@@ -276,7 +278,7 @@ def _check_min_isr(state: ControllerState, records: list[ConfigRecord]) -> None:
 
 
 def _clear_elr(state: ControllerState, resource: ConfigResource, records: list[ConfigRecord]) -> list[Message]:
-    """Another min.insync.replicas makes the eligible replicas of before meaningless."""
+    """A changed min.insync.replicas makes the previous eligible replicas meaningless."""
     if not state.image.elr_enabled or not any(record.name == MIN_ISR for record in records):
         return []
     if resource[0] == RESOURCE_TOPIC and resource[1] in state.image.topics_by_name:

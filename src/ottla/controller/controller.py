@@ -1,8 +1,8 @@
-"""The controller as a function: a request and the state give records and a response, and nothing else happens.
+"""The controller as a function: a request and the state give records and a response, without side effects.
 
 `decide` never changes durable state; only the replay of the records does. A refusal of a whole request is a response
-too, so `decide` always answers. A decision's module is imported when it is first asked for: a node starts with the
-registration of its broker and no more.
+too, so `decide` always answers. The module of a decision is imported at its first use, so a node imports only the
+registration of its broker at start.
 """
 
 from __future__ import annotations

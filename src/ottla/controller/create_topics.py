@@ -50,7 +50,7 @@ def create_topics(
             result, topic_records = _failed(topic.name, error), []
         results.append(result)
         records += topic_records
-    # As Kafka does, what its front door refuses comes after what its controller answered.
+    # As in Kafka, the refusals of the broker come after the answers of the controller.
     results += [
         _failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         for name, count in counts.items()
@@ -94,7 +94,7 @@ def _check_name(state: ControllerState, name: str, collisions: dict[str, str]) -
 
 
 def _check_case(name: str, lower_case: dict[str, str]) -> None:
-    """Kafka creates both topics, and they share their folders. Ottla refuses the second one."""
+    """Kafka creates both topics, and they share their folders. Ottla refuses the second topic."""
     colliding = lower_case.get(name.lower())
     if colliding is not None:
         raise KafkaError(

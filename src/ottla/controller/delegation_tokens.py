@@ -84,7 +84,7 @@ def expire_token(
 
 
 def expired_tokens(state: ControllerState) -> list[Message]:
-    """Their removal; no broker lets one in meanwhile."""
+    """Records that remove expired tokens. Until then brokers refuse such tokens."""
     now = state.clock.time_ms()
     return [
         RemoveDelegationTokenRecord(token.token_id)

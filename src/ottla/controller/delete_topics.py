@@ -46,7 +46,7 @@ def delete_topics(
 
 
 def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[Uuid]]:
-    """The names and ids to delete; malformed and repeated ones are answered in `results`."""
+    """The names and ids to delete; malformed and repeated entries are answered in `results`."""
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()
     for topic in request.topics:

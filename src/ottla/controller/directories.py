@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells in which log directory it has put its replicas."""
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 def elr_safety_records(state: ControllerState, cluster_config: dict[str, str]) -> list[Message]:
-    """Write down the cluster's value where it is missing, and drop what single brokers say."""
+    """Store the cluster's value if it is missing, and remove the values of single brokers."""
     records: list[Message] = []
     if MIN_ISR not in cluster_config:
         static = state.rules.static.topic_defaults.min_insync_replicas

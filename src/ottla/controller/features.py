@@ -36,7 +36,7 @@ def update_features(
             # Version 0 has allow_downgrade instead, which Kafka reads and does not heed.
             records += _update(state, update, update.upgrade_type, proposed)
         if proposed.get(KRAFT_VERSION, 0) > state.quorum.kraft_version:
-            # The last, because it is the quorum's own record: when it is refused, nothing else has happened.
+            # The last step, because it appends the quorum's own record: after a refusal nothing else has happened.
             _raise_kraft_version(state, proposed[KRAFT_VERSION], validate_only=request.validate_only)
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
@@ -76,7 +76,7 @@ def _update(
         raise _invalid(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
         return _metadata_version(state, level, upgrade_type)
-    if name not in SUPPORTED_FEATURES:  # level 0 of a name that nobody knows passed every check so far
+    if name not in SUPPORTED_FEATURES:  # level 0 of an unknown feature passed every check so far
         raise _invalid(name, level, f"Feature {name} not found.")
     _check_dependencies(name, level, proposed)
     if name == KRAFT_VERSION:

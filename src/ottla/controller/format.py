@@ -54,13 +54,13 @@ class FormatRequest:
     features: Mapping[str, int] = field(default_factory=dict)
     ignore_formatted: bool = False
     extra_records: Sequence[Message] = ()
-    """What else the first controller writes, such as SCRAM credentials."""
+    """Further records that the first controller writes, such as SCRAM credentials."""
     describe_records: bool = False
-    """Whether the lines begin with what the first controller writes, as Kafka's tool says it."""
+    """Whether the first line describes the records that the first controller writes, in the format of Kafka's tool."""
 
 
 def format_storage(storage: Storage, clock: Clock, random: RandomSource, request: FormatRequest) -> list[str]:
-    """Format what is not formatted yet and return the lines that Kafka's tool prints."""
+    """Format the directories that are not formatted yet. Returns the lines that Kafka's tool prints."""
     _check(request)
     metadata_dir = request.metadata_log_dir or request.log_dirs[0]
     version = _metadata_version(request)
@@ -84,7 +84,7 @@ def format_storage(storage: Storage, clock: Clock, random: RandomSource, request
 
 
 def _described(records: Sequence[Message], version: int) -> str:
-    """In Java's words. What a password can be guessed from is not printed: terminals and build logs are kept."""
+    """In the format of Kafka's tool, without values that help to guess a password: build logs are kept."""
     shown = []
     for record in records:
         match record:

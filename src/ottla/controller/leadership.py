@@ -56,8 +56,9 @@ def leader_and_isr_updates(
     add: NodeId = NO_NODE,
     unclean_shutdown: NodeId = NO_NODE,
 ) -> list[PartitionChangeRecord]:
-    """Changes that take `remove` out of ISRs, or let `add` lead although the image still has it fenced, or that
-    forget everything that `unclean_shutdown` was eligible for."""
+    """Changes that remove `remove` from ISRs, or allow `add` to lead although the image still has it fenced, or drop
+    `unclean_shutdown` from all ISRs and ELRs.
+    """
 
     def alive(replica: NodeId) -> bool:
         if replica in (remove, unclean_shutdown):

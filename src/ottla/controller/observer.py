@@ -1,4 +1,4 @@
-"""A broker's view of the quorum: it follows the metadata log, publishes what is committed and never decides."""
+"""A broker's view of the quorum: it follows the metadata log, publishes committed records and never decides."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MetadataObserver:
         """Nor does it resign."""
 
     def tick(self) -> None:
-        """Once in a while: snapshot what is due."""
+        """Called periodically: write a snapshot if it is due."""
         if self.driver.failure is None:
             self._committed.snapshot_if_due()
 

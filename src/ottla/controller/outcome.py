@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ottla.model.errors import ErrorCode, KafkaError
 
 MAX_RECORDS_PER_USER_OP = 10_000
-"""Kafka's limit on what one request of a user may change."""
+"""Kafka's limit of records for one user request."""
 
 
 class ApiError(NamedTuple):

@@ -1,8 +1,8 @@
 """The one place where a partition's leader, ISR, ELR and replicas are decided: a target becomes a change record.
 
-A leader comes from the ISR, or from the ELR when the ISR is empty (KIP-966), or is the last known leader when both
-are, or anyone alive when unclean elections are allowed. The ELR takes in who leaves an ISR that falls below
-min.insync.replicas, and empties when the ISR is large enough again.
+A leader comes from the ISR, or from the ELR if the ISR is empty (KIP-966). If both are empty, the last known leader is
+elected. With unclean elections, any replica that is alive can be elected. A replica that leaves an ISR below
+min.insync.replicas joins the ELR. The ELR is emptied when the ISR is large enough again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PartitionChange:
         self._target_elr()
         self._elect(record)
         if record.leader == NO_CHANGE and not set(self.partition.replicas) <= set(self.replicas):
-            # A replica leaves: the leader epoch must rise so that nobody takes its late answers for current.
+            # A replica leaves: the leader epoch must rise, so that its late answers are recognized as old.
             record.leader = self.partition.leader
         self._record_elr(record)
         if record.isr is None and (self.isr or self.elr_enabled) and tuple(self.isr) != self.partition.isr:
@@ -183,8 +183,9 @@ def partition_change(
     alive: Callable[[NodeId], bool] | None = None,
     min_isr: int | None = None,
 ) -> PartitionChange:
-    """A change of one partition with everything that the controller knows filled in; `alive` overrides who may lead,
-    `min_isr` saves looking it up again for every partition of a topic."""
+    """A change of one partition, filled with the controller's state. `alive` overrides which brokers may lead.
+    `min_isr` avoids a look-up for every partition of a topic.
+    """
     brokers = state.image.brokers
     is_alive = alive or state.active
 

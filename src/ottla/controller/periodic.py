@@ -1,9 +1,9 @@
-"""What the active controller does by itself now and then: leadership back to the preferred replicas, unclean
-elections where a topic allows them, delegation tokens that have expired removed. Each is a function to records; `Periodic`
-says when it is their turn.
+"""Periodic duties of the active controller: it gives leadership back to preferred replicas, runs unclean elections for
+topics that allow them, and removes expired delegation tokens. Each duty is a function that returns records; `Periodic`
+decides which duty is due.
 
-Leadership goes back soon after a preferred replica is in sync again, too: where one node leads everything, everything stops
-with it, and clients that know no other leader notice a hanging one only by their own timeout.
+Leadership also goes back soon after a preferred replica is in sync again. If one node leads every partition, all of
+them stop with that node. Clients that have no other leader notice a hanging node only by their own timeout.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ottla.model.ids import NodeId
 from ottla.protocol.primitives import Message
 
 SOON_MS = 1_000
-"""Partitions come into sync one after the other: they are balanced together."""
+"""Partitions come into sync one after the other. This delay balances them together."""
 LATELY_MS = 3_000
-"""Longer than a heartbeat's interval: a broker that is silent for so long may hang, and gets nothing to lead."""
+"""Longer than a heartbeat's interval. A broker without a heartbeat for this time may hang, and gets no leadership."""
 
 
 def balance_leaders(state: ControllerState) -> list[Message]:
-    """Let preferred replicas lead that can and do not; the rest has its turn next time."""
+    """Elect preferred replicas that can lead and do not. Partitions above the limit follow in the next run."""
     return _balance(state, state.active)
 
 
 def balance_soon(state: ControllerState) -> list[Message]:
-    """The same for brokers that were heard lately. Whether there is more to do is in `state.balance_wanted_ms`."""
+    """The same for brokers with a recent heartbeat. Sets `state.balance_wanted_ms` if there is more to do."""
     silent: set[NodeId] = set()
     state.balance_wanted_ms = None
 
@@ -63,13 +63,13 @@ def _balance(state: ControllerState, may_lead: Callable[[NodeId], bool]) -> list
 
 
 def elect_uncleanly(state: ControllerState) -> list[Message]:
-    """Leaders for partitions that have none, where unclean.leader.election.enable says that data may be lost for it."""
+    """Elect leaders for partitions without one, if unclean.leader.election.enable allows it. Data may be lost."""
     wanted = [found for found in leaderless_partitions(state) if state.unclean_election_enabled(found[0].name)]
     return list(leader_and_isr_updates(state, wanted[:MAX_RECORDS_PER_USER_OP]))
 
 
 class Periodic:
-    """Nothing but leadership is due before an interval has passed since this controller became active."""
+    """Only `balance_soon` is due before an interval has passed since this controller became active."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
@@ -87,7 +87,7 @@ class Periodic:
         self._state.balance_wanted_ms = now
 
     def due(self) -> list[Message]:
-        """The records of the first duty whose time has come."""
+        """The records of the first duty that is due."""
         state = self._state
         now = state.clock.monotonic_ms()
         wanted = state.balance_wanted_ms

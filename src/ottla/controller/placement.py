@@ -43,7 +43,7 @@ class _Rack:
 
 
 def _cordoned(broker: BrokerRegistration) -> bool:
-    """No log directory of the broker takes new replicas (KIP-1066)."""
+    """Whether no log directory of the broker accepts new replicas (KIP-1066)."""
     cordoned = broker.cordoned_directories or ()
     return bool(broker.directories) and set(broker.directories) <= set(cordoned)
 
@@ -71,7 +71,7 @@ def _racks(brokers: list[BrokerRegistration], random: RandomSource) -> list[_Rac
 
 
 def _place(racks: list[_Rack], first_rack: int, replication_factor: int) -> list[NodeId]:
-    """One broker of each rack in turn until there are enough; fenced brokers only after every unfenced one."""
+    """One broker of each rack in turn until there are enough; fenced brokers only after all unfenced brokers."""
     orders = [rack.next() for rack in _rotated(racks, first_rack)]
     fenced = {broker for rack in racks for broker in rack.fenced}
     striped = [broker for tier in zip_longest(*orders) for broker in tier if broker is not None]

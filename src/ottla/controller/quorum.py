@@ -1,4 +1,4 @@
-"""DescribeQuorum: what the leader knows of the voters and observers of `__cluster_metadata`."""
+"""DescribeQuorum: the leader's state of the voters and observers of `__cluster_metadata`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments.
 
-A reassignment first adds the new replicas to the list; once they are in the ISR, `PartitionChange` takes the old ones
-out. One that needs no new replica completes at once.
+A reassignment first adds the new replicas to the list. Once they are in the ISR, `PartitionChange` removes the old
+replicas. A reassignment without new replicas completes at once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The controller at work: decide, append, replay into the controller's image at once, answer when it is committed.
 
 The broker side (the publisher) sees records only at their commit, in order. Only the active controller decides: it is
-the quorum's leader and has replayed everything that was committed before it was elected. When it loses the leadership,
-its image with all that was not committed is dropped and whoever waits is told to ask another (NOT_CONTROLLER); what
-was appended is committed or undone by the next leader, and comes back as committed batches if at all. A failing
-metadata disk is final: every waiting request is refused and `on_failure` is called.
+the quorum's leader and has replayed everything that was committed before it was elected.
+
+When the controller loses leadership, it drops its image with all uncommitted records, and refuses waiting requests with
+NOT_CONTROLLER. The next leader commits or undoes the appended records. Records that it commits come back as committed
+batches. A failing metadata disk is final: every waiting request is refused and `on_failure` is called.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = ["Answer", "Blocking", "ControllerRuntime", "Done", "run_inline"]
 _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
 )
-"""Each of their records stands for itself, so a very long list may go into several batches."""
+"""The records of these requests are independent, so a very long list may go into several batches."""
 
 log = get_logger(__name__)
 
@@ -101,13 +102,13 @@ class ControllerRuntime:
         if self.failure is not None:
             raise self.failure
 
-    # ------------------------------------------------------------------------------------------- what the quorum tells
+    # --------------------------------------------------------------------------------------- callbacks from the quorum
 
     def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
         self._committed.load(snapshot, snapshot_id)
 
     def on_committed(self, batch: CommittedBatch) -> None:
-        """In the order of the log. Own records are at hand; those of another leader are read from the log."""
+        """Called in the order of the log. Own records are in memory; others are read from the log."""
         records = None
         if self._pending and self._pending[0].last_offset == batch.last_offset and self.active:
             records = self._pending[0].records
@@ -127,7 +128,7 @@ class ControllerRuntime:
         self.state.sessions.clear()
         heard = self._raft.take_last_leader_contact()
         if heard is not None and heard[0] in self.state.image.brokers:
-            # The leader before may hang with its broker: that one's session began when it was last heard.
+            # The previous leader may hang together with its broker: the broker's session starts at the last contact.
             self.state.sessions[heard[0]] = BrokerSession(heard[1])
         self._periodic.restart()
         self.active = True
@@ -137,7 +138,7 @@ class ControllerRuntime:
             self._append(records, None, None)
 
     def on_resigned(self) -> None:
-        """What is not committed may never be."""
+        """Refuse waiting requests: their records may never be committed."""
         self.active = False
         log.info("controller.resigned", waiting=len(self._pending))
         self._refuse_pending(ErrorCode.NOT_CONTROLLER)
@@ -151,8 +152,8 @@ class ControllerRuntime:
     # --------------------------------------------------------------------------------------------------------- requests
 
     def submit(self, request: Message, context: RequestContext) -> Answer:
-        """Decide now; the answer comes when what was decided, and all before it, is committed. A heartbeat that changes
-        nothing is answered at once."""
+        """Decide now; answer when the decision's records, and all records before them, are committed. A heartbeat that
+        changes nothing is answered at once."""
         answer = self._new_answer()
         if self.failure is not None or self.driver.closed:
             answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
@@ -180,8 +181,8 @@ class ControllerRuntime:
         return answer
 
     def _rests_on_committed(self, request: Message) -> bool:
-        """Whether the answer to a request without records is true of the committed metadata: a broker's heartbeat, while
-        no record about that broker waits. It need not wait for the records of others."""
+        """Whether the answer to a request without records is true of the committed metadata. That holds for a broker's
+        heartbeat while no record about that broker waits. Such an answer does not wait for records of other brokers."""
         if not isinstance(request, BrokerHeartbeatRequest):
             return False
         return self.publisher.image.brokers.get(request.broker_id) == self.state.image.brokers.get(request.broker_id)
@@ -207,7 +208,7 @@ class ControllerRuntime:
     # ------------------------------------------------------------------------------------------- snapshots, housekeeping
 
     def tick(self) -> None:
-        """Once in a while (a second or so): fence brokers that are gone, snapshot what is due."""
+        """Called about once a second: fence dead brokers, write a snapshot if it is due."""
         if self.failure is not None:
             return
         records = fence_stale_brokers(self.state) if self.active else []
@@ -218,7 +219,7 @@ class ControllerRuntime:
         self._committed.snapshot_if_due()
 
     def fence(self, broker_id: NodeId, broker_epoch: int) -> None:
-        """A broker of that epoch is known to be gone: neither fencing nor its next incarnation waits for its session."""
+        """A broker of that epoch is certainly dead: neither fencing nor its next incarnation waits for its session."""
         broker = self.state.image.brokers.get(broker_id)
         if self.active and broker is not None and broker.epoch == broker_epoch and not broker.fenced:
             end_session(self.state, broker_id)
@@ -234,6 +235,6 @@ class ControllerRuntime:
             self._committed.snapshot()
 
     def close(self) -> None:
-        """Make everything durable, answer who waits, close the log; requests that come later are refused."""
+        """Make everything durable, answer waiting requests, close the log; later requests are refused."""
         self.driver.close()
         self.active = False

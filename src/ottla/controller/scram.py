@@ -1,5 +1,6 @@
-"""AlterUserScramCredentials: SCRAM users as records of the metadata log. Passwords never come here, only salted ones,
-and what is written is one step further from the password again.
+"""AlterUserScramCredentials: SCRAM users as records of the metadata log.
+
+A request holds no password, only a salted password. The record holds keys that are derived from the salted password.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _check(state: ControllerState, change: ScramCredentialDeletion | ScramCreden
             return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if change.iterations > MAX_ITERATIONS:
             return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-        if not change.salted_password:  # whoever knows the salt could log in
+        if not change.salted_password:  # everybody who has the salt could log in
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     elif (change.mechanism, change.name) not in state.image.scram:
         return ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")

@@ -1,4 +1,4 @@
-"""What a decision may look at: the controller's image, the settings, the rules for configs, the quorum, chance.
+"""The inputs of a decision: the controller's image, the settings, the rules for configs, the quorum, randomness.
 
 Nothing here is durable. The image is the controller's own: it holds everything appended, committed or not.
 """
@@ -31,7 +31,7 @@ def _everything(_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks and how: the request's version, what its principal may see of configs, and where it may write."""
+    """The client of a request: the request's version, which configs its principal may see, where it may write."""
 
     version: int
     principal: str = "User:ANONYMOUS"
@@ -55,7 +55,7 @@ class ControllerSettings:
     token_expiry_interval_ms: int = 3_600_000
     """delegation.token.expiry.check.interval.ms"""
     names_ignore_case: bool = False
-    """A file system of this node ignores case (macOS): two topics whose names differ in nothing else are refused."""
+    """A file system of this node ignores case (macOS): two topics whose names differ only in case are refused."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class BrokerSession:
 
 
 class Quorum(Protocol):
-    """What the controller asks of the raft node."""
+    """The raft node as the controller uses it."""
 
     @property
     def end_offset(self) -> int: ...
@@ -104,7 +104,7 @@ class ControllerState:
             self.balance_wanted_ms = self.clock.monotonic_ms()
 
     def heard_within(self, broker_id: NodeId, duration_ms: float) -> bool:
-        """Whether a broker has spoken to this controller, and lately."""
+        """Whether a broker has sent a heartbeat to this controller within the time."""
         session = self.sessions.get(broker_id)
         if session is None or session.metadata_offset < 0:
             return False
@@ -118,7 +118,7 @@ class ControllerState:
         return broker is not None and broker.active
 
     def default_directory(self, broker_id: NodeId) -> Uuid:
-        """Where a new replica goes: known when the broker has one directory, else the broker chooses."""
+        """The directory of a new replica: known if the broker has only one directory, else the broker chooses."""
         broker = self.image.brokers.get(broker_id)
         if broker is None or not broker.directories:
             return MIGRATING_DIRECTORY_ID

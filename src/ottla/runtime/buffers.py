@@ -1,8 +1,7 @@
 """Receive buffers: memory follows the bytes that have arrived, never the size that a peer announces.
 
-Sockets read into one shared scratch buffer; a connection gets a buffer of its own only while a frame is incomplete,
-from a small pool, and grows it fourfold as bytes come in. Twenty peers that announce 100 MiB and send 1 KiB hold
-16 KiB each.
+Sockets read into one shared scratch buffer. Only while a frame is incomplete, a connection has its own buffer from a
+small pool, which grows fourfold as bytes come in. Twenty peers that announce 100 MiB and send 1 KiB hold 16 KiB each.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class FrameError(ValueError):
 
 
 class BufferPool:
-    """The scratch buffer and a few spare buffers in four sizes; larger ones are made and dropped."""
+    """The scratch buffer and a few spare buffers in four sizes; larger buffers are not kept."""
 
     __slots__ = ("_spare", "scratch")
 
@@ -54,10 +53,10 @@ class FrameBuffer:
         self._view = self._scratch = pool.scratch
         self.start = 0
         self.end = 0
-        """What has arrived and is not yet given out as a frame lies between these two."""
+        """The bytes between `start` and `end` have arrived and are not yet returned as a frame."""
 
     def limit(self, max_frame: int, *, per_read: int = SCRATCH_BYTES) -> None:
-        """Other limits from the next read on: a peer that has not logged in may hold only a little (CVE-2022-34917)."""
+        """Set limits from the next read on: a peer before its login may hold only a little (CVE-2022-34917)."""
         self._max_frame = max_frame
         self._scratch = self._pool.scratch[:per_read]
 
@@ -94,8 +93,8 @@ class FrameBuffer:
         return total if total > left and total > _CLASSES[0] else 0
 
     def settle(self, *, room: bool = True) -> None:
-        """After the frames are handled: keep an incomplete one, make room for the rest of it, or let the buffer go.
-        Without `room` nothing more is read for now, and what is here is only kept.
+        """Called after the frames are handled: keep an incomplete frame, make room for the rest of it, or release the
+        buffer. Without `room` nothing more is read for now, and the buffered bytes are only kept.
         """
         left = self.end - self.start
         if left == 0:

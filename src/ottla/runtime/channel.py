@@ -2,8 +2,8 @@
 
 Raw sockets with add_reader/add_writer rather than transports, because a fetch answers with file regions that go out by
 sendfile, which uvloop's transports do not have. Reading stops while the connection is busy or its peer does not read:
-a peer can hold no more than one read's worth of requests and one response. One peer's requests are handled for a few
-milliseconds at most before the loop turns to the others.
+a peer can hold no more than one read's worth of requests and one response. The requests of one peer are handled for at
+most a few milliseconds before other connections have their turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CORK_BYTES = 64 * 1024
 _TURN_SECONDS = 0.002
 _LAST_READS = 64
 PRE_AUTHENTICATION_BYTES = 16 * 1024
-"""What a peer may hold before it has logged in, unless sasl.server.max.receive.size is set to something else."""
+"""The bytes that a peer may hold before its login, unless sasl.server.max.receive.size is set."""
 
 
 class Channel:
@@ -89,7 +89,7 @@ class Channel:
 
     @property
     def _waiting(self) -> bool:
-        """For an answer to be ready, or to be read by the peer: nothing new is taken in meanwhile."""
+        """Whether an answer is not ready, or not yet read by the peer. Nothing new is read meanwhile."""
         return self.closed or self.connection.busy or bool(self._outgoing) or self._starved
 
     def _on_readable(self) -> None:
@@ -149,7 +149,7 @@ class Channel:
     # Memory
 
     def _has_memory(self, memory: RequestMemory) -> bool:
-        """Reserve what a request needs that has begun to arrive; give back what one needed that is done."""
+        """Reserve memory for a request that has begun to arrive; release the memory of a request that is done."""
         size = self._frames.incomplete
         if size and not self.connection.busy:
             return memory.reserve(self, size)
@@ -174,7 +174,7 @@ class Channel:
         self.close()
 
     def _end_turn(self) -> None:
-        """Others first; what this peer has sent is kept in its buffer until then, and nothing more is read."""
+        """Other connections come first. This peer's bytes stay in its buffer, and nothing more is read until then."""
         self._turn_over = True
         self._loop.call_soon(self._next_turn)
 
@@ -190,9 +190,9 @@ class Channel:
             self._send_bytes(corked[0] if len(corked) == 1 else b"".join(corked))
 
     def resume(self) -> None:
-        """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
+        """The connection is idle or the peer has read its answer: handle the buffered frames, then continue to read."""
         if self._handling or self._turn_over:
-            return  # an answer that was ready at once: whoever handles frames goes on by itself
+            return  # the answer was ready at once: the loop that handles frames continues by itself
         if not self._waiting and self._frames.end > self._frames.start:
             self._handle_frames()
         elif self._memory is not None and not self._waiting:
@@ -262,7 +262,7 @@ class Channel:
             self.resume()
 
     def _send_one(self, piece: Any, *, more: bool) -> Any:
-        """Send a piece; what is left of it, or None when it is gone."""
+        """Send a piece; returns the rest of it, or None if all of it was sent."""
         if type(piece) is LogSlice:
             return self._send_region(piece)
         try:
@@ -272,7 +272,7 @@ class Channel:
         return None if sent == len(piece) else memoryview(piece)[sent:]
 
     def _send_region(self, region: LogSlice) -> LogSlice | None:
-        """By sendfile. The slice belongs to this answer alone, so what is left of it is kept in it."""
+        """Send by sendfile. The slice belongs to this answer alone, so the slice itself holds the rest."""
         try:
             source = region.file.fileno()
         except UnsupportedOperation:
@@ -293,7 +293,7 @@ class Channel:
         return None
 
     def _send_read_region(self, region: LogSlice) -> LogSlice | None:
-        """Of a file that cannot leave as it is (encrypted at rest, or no sendfile for it): read in pieces."""
+        """Send a region by reading it in pieces: the file is encrypted at rest, or sendfile does not work for it."""
         while region.length:
             data = region.file.pread(min(region.length, _SENDFILE_CHUNK), region.position)
             if not data:
@@ -309,7 +309,7 @@ class Channel:
     # The end
 
     def on_hangup(self) -> None:
-        """The peer has reset the connection: take what it sent before, then let it go."""
+        """The peer has reset the connection: handle the bytes that it sent before, then close."""
         for _ in range(_LAST_READS):
             if self._waiting or self._turn_over:
                 break
@@ -317,7 +317,7 @@ class Channel:
         self.close()
 
     def close(self) -> None:
-        """Drop the peer; answers that were given before what closes it still leave."""
+        """Close the connection; answers that were given before still leave."""
         self._uncork()
         if self.closed:
             return

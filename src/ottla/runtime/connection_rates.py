@@ -1,4 +1,4 @@
-"""How fast connections may come: from one address (a client quota) and altogether (max.connection.creation.rate)."""
+"""Limits of new connections: per address (a client quota) and in total (max.connection.creation.rate)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNLIMITED = (1 << 31) - 1
 
 
 class ConnectionRates:
-    """One per node. `of_address` gives the quota of an address, or None."""
+    """One per node. `of_address` returns the quota of an address, or None."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ConnectionRates:
         return wait_ms
 
     def pause_ms(self, now_ms: float) -> float:
-        """How long to accept nobody after this connection."""
+        """How long to accept no connection after this one."""
         bound = self._overall()
         if bound >= UNLIMITED:
             return 0.0

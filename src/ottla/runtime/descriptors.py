@@ -1,7 +1,7 @@
 """How this process shares out its file descriptors (RLIMIT_NOFILE).
 
-A flood of connections must not leave the logs without descriptors: a file that cannot be opened looks like a disk that
-fails, and would take its whole log directory offline.
+A flood of connections must not leave the logs without descriptors. A file that cannot be opened looks like a failing
+disk, and would take its whole log directory offline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SPARE = 512
 
 
 RESERVE = 128
-"""Sockets that clients cannot take, at most a quarter of all."""
+"""Sockets that clients cannot use; at most a quarter of all sockets."""
 
 
 class Descriptors(NamedTuple):
@@ -37,8 +37,8 @@ class Descriptors(NamedTuple):
 class SocketBudget:
     """The sockets that peers have opened to this node, over all of its listeners and its HTTP server.
 
-    Clients share `clients`. Controllers, brokers on a listener of their own, and the HTTP server have a reserve on top, so
-    that a flood of clients keeps nobody from asking how the node is, nor the nodes from each other.
+    Clients share `clients`. Controllers, brokers on their own listener, and the HTTP server have a reserve on top. So
+    a flood of clients blocks neither health checks nor connections between nodes.
     """
 
     __slots__ = ("_clients", "_privileged", "clients", "reserve")
@@ -51,7 +51,7 @@ class SocketBudget:
 
     @classmethod
     def available(cls, max_connections: int) -> Self:
-        """What the process may have open, less what its files need; no more clients than `max.connections`."""
+        """The descriptors of the process without those for its files; at most `max.connections` clients."""
         sockets = Descriptors.available().connections
         reserve = min(RESERVE, sockets // 4)
         return cls(min(max_connections, sockets - reserve), reserve)
@@ -60,13 +60,13 @@ class SocketBudget:
         return self._clients + self._privileged
 
     def take(self, *, privileged: bool = False) -> bool:
-        """Whether there is room for a socket; then it counts until it is given back."""
+        """Whether there is room for a socket; if so, the socket counts until `give_back`."""
         if privileged:
             if len(self) >= self.clients + self.reserve:
                 return False
             self._privileged += 1
         else:
-            # What the privileged have above their reserve, clients cannot have.
+            # Privileged sockets above the reserve reduce the number that clients may have.
             if self._clients + max(self._privileged - self.reserve, 0) >= self.clients:
                 return False
             self._clients += 1
@@ -80,13 +80,13 @@ class SocketBudget:
 
 
 _CANDIDATES = (1_048_576, 65_536, 10_240)
-"""For a system that does not grant its own hard limit: macOS gives a shell 256 of "unlimited" and refuses more than
-kern.maxfilesperproc. 10,240 is OPEN_MAX there, what the JVM asks for.
+"""For a system that does not grant its own hard limit. macOS gives a shell 256 of "unlimited" and refuses more than
+kern.maxfilesperproc. 10,240 is OPEN_MAX on macOS, the number that the JVM requests.
 """
 
 
 def raise_limit() -> None:
-    """Take all that the system grants, as the JVM does."""
+    """Raise the soft limit as far as the system allows, as the JVM does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return

@@ -1,7 +1,7 @@
 """The real disk behind `ottla.env.seams.Storage`: thin calls on os, nothing cached.
 
-Files are for their owner and its group (0640, folders 0750; backups often run as a member of the group), and the umask takes more away,
-never less. A file of keys is for its owner alone, whatever the umask is.
+Files are readable by their owner and its group (0640, folders 0750; backups often run as a member of the group). The
+umask can only remove permissions. A file of keys is readable by its owner alone, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY_FILES = frozenset({"encryption-keys"})
 
 
 class DiskFile:
-    """Closes itself when nothing refers to it any more, so that an answer being sent keeps its file."""
+    """Closes itself when nothing refers to it any more, so that an answer in progress keeps its file open."""
 
     __slots__ = ("_fd", "path")
 
@@ -78,7 +78,7 @@ class DiskFile:
 
 
 class DiskStorage:
-    """Stateless but for the locks of this process; one instance serves every log directory."""
+    """Stateless except for the locks of this process; one instance serves every log directory."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class DiskStorage:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with open(os.open(temporary, flags, _KEY_MODE if private else _FILE_MODE), "wb") as file:
             if private:
-                os.fchmod(file.fileno(), _KEY_MODE)  # one that a crash left may be open to more
+                os.fchmod(file.fileno(), _KEY_MODE)  # a file that a crash left may have wider permissions
             file.write(data)
             file.flush()
             sync_all(file.fileno())
@@ -144,7 +144,9 @@ class DiskStorage:
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """A lock against other processes, and against another node in this one, which a POSIX lock does not see."""
+        """A lock against other processes, and against a second node in this process, which a POSIX lock does not
+        detect.
+        """
         if _identity(path) in _LOCKED_HERE:
             return None  # before the file is opened: to close it again would release the lock that this process has
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
@@ -179,7 +181,7 @@ _LOCKED_HERE: set[tuple[int, int] | None] = set()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """The file behind the path, by whatever name; None when there is none."""
+    """The identity of the file behind the path, whatever its name; None if there is no file."""
     try:
         status = os.stat(path)
     except FileNotFoundError:

@@ -1,10 +1,12 @@
-"""A small HTTP/1.1 server for a node's own facts: GET, a fixed set of paths, one answer a connection, nothing else.
+"""A small HTTP/1.1 server for a node's metrics and state: GET, a fixed set of paths, one answer per connection.
 
-A framework would cost a node more memory than the rest of it. Everything is bounded: the request's size and time, the
-number of connections, and only GET and HEAD are known. At the limit of connections the one that has waited longest for
-its peer (for a handshake, a request, a login, or to read its answer) makes room, so that idle peers never hide
-`/healthz`. TLS starts here, after a connection was counted: a peer that does not shake hands is one of those that wait.
-A connection is counted until its socket is closed, which with TLS takes an answer of the peer.
+A framework would need more memory than the rest of a node. Everything is bounded: the size and time of a request, and
+the number of connections. Only GET and HEAD are allowed. At the limit of connections, the server closes the connection
+that has waited longest for its peer, so that idle peers never block `/healthz`. A connection waits for a handshake, a
+request, a login, or for the peer to read its answer.
+
+TLS starts here, after a connection was counted, so a peer without a handshake counts as waiting. A connection is
+counted until its socket is closed, which with TLS needs an answer of the peer.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ log = get_logger(__name__)
 MAX_CONNECTIONS = 64
 REQUEST_S = 10.0
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered to everybody: whoever watches a node has no login, and they say nothing but yes or no."""
+"""Answered without a login: health checks have none, and these paths return only yes or no."""
 _MAX_REQUEST = 8 * 1024
 _ACCEPT_PAUSE_S = 0.2
 _REASONS = {
@@ -91,7 +93,7 @@ class HttpServer:
         while True:
             try:
                 sock, address = await loop.sock_accept(self._socket)
-            except OSError as error:  # no descriptor is left, for one
+            except OSError as error:  # for example, no descriptor is left
                 log.warning("http.not_accepted", reason=error.strerror or str(error))
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
@@ -132,7 +134,7 @@ class HttpServer:
                 writer.close()
                 await writer.wait_closed()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            pass  # a peer that does not ask properly gets nothing
+            pass  # a malformed request gets no answer
         finally:
             if writer is not None:
                 writer.transport.abort()
@@ -151,7 +153,7 @@ class HttpServer:
             await writer.drain()
 
     async def _answer(self, head: bytes, address: str, let_in: Callable[[], object]) -> tuple[HttpAnswer, bool]:
-        """`let_in` is called when the peer has shown who it is: only then its connection keeps its place."""
+        """`let_in` is called after the peer's login: only then does its connection keep its place."""
         request = _parse(head)
         if isinstance(request, HttpAnswer):
             return request, False

@@ -179,8 +179,8 @@ class Listener:
         self._hangups.watch(channel.fd, channel.on_hangup)
 
     def _too_fast(self, sock: socket.socket, host: str, rates: ConnectionRates) -> bool:
-        """Whether the address is over its quota: then the connection is kept waiting and closed, as by Kafka. Over the
-        limit of the whole node nobody is refused, but the next one is accepted later.
+        """Whether the address is over its quota. Then the connection waits and is closed, as in Kafka. Over the node's
+        own limit no connection is refused, but the next connection is accepted later.
         """
         now_ms = self._loop.time() * 1000
         wait_ms = rates.on_accepted(host, now_ms)
@@ -240,7 +240,7 @@ class Listener:
 
 
 def bind(host: str, port: int, backlog: int = 1024) -> socket.socket:
-    """A listening, non-blocking socket; OSError says when the address is taken."""
+    """A listening, non-blocking socket. Raises OSError if the address is in use."""
     if not host and socket.has_dualstack_ipv6():
         sock = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
     else:

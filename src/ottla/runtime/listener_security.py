@@ -1,4 +1,4 @@
-"""What a listener asks of its peers: TLS, a login, both. A listener without it is PLAINTEXT and pays nothing."""
+"""The security of a listener: TLS, a login, or both. A PLAINTEXT listener has none, and no cost."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Looking for the next request a moment longer before the loop goes to sleep.
+"""Busy polling: the loop waits a moment for the next request before it sleeps.
 
-A client that waits for each answer sends its next request within some 100 us. To wake a loop that has gone to sleep
-meanwhile takes about as long as to answer, on a virtual core longer. So while small requests follow one another closely,
-the loop polls instead of sleeping, for `ottla.busy.poll.us` at most after each. Where they come at leisure (heartbeats,
-long polls, large batches) nothing is looked for.
+A client that waits for each answer sends its next request within some 100 us. Waking a sleeping loop takes about as
+long as the answer itself, on a virtual core longer. So while small requests follow closely, the loop polls instead of
+sleeping, for at most `ottla.busy.poll.us` after each request. For slower traffic (heartbeats, long polls, large
+batches) the loop does not poll.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 from time import monotonic
 
 SMALL_BYTES = 4096
-"""A read of no more is worth a look: a client that has sent more takes longer than that to send the next."""
+"""Only a read of at most this size starts polling: a client that has sent more needs longer for its next request."""
 _REMEMBERED = 0xFF
 _ENOUGH = 4
 
@@ -25,7 +25,9 @@ class Lookout:
         self._window_s = window_us / 1e6
         self._last = 0.0
         self._close = 0
-        """A bit for each of the last eight small requests: it came within the window after the one before."""
+        """A bit for each of the last eight small requests: set if it came within the window after the previous
+        request.
+        """
         self._looking = False
 
     def on_small_request(self) -> None:

@@ -1,9 +1,10 @@
 """A connection to one other node: typed requests out, typed responses back, matched by correlation id.
 
-It connects when it is first needed and again after a loss, with a growing pause between attempts. Versions are agreed
-by ApiVersions on every connection. At most `max_in_flight` requests wait for an answer; more wait their turn. A request
-that is not answered in time costs the connection, because nothing behind it can be trusted to come either; one whose
-turn never came costs nothing. Whatever goes wrong is a NodeUnavailable: the caller decides whether to try again.
+The client connects at the first request and again after a loss, with a growing pause between attempts. Versions are
+agreed by ApiVersions on every connection. At most `max_in_flight` requests wait for an answer; further requests queue.
+A request without an answer in time closes the connection, because later answers cannot be trusted to come either. A
+request that times out in the queue leaves the connection open. Every failure raises NodeUnavailable: the caller
+decides whether to retry.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
 class NodeUnavailable(Exception):
-    """The request got no answer; whether the other node has seen it is not known."""
+    """The request got no answer; the other node may or may not have seen it."""
 
 
 class UnsupportedByNode(NodeUnavailable):
-    """The other node does not have this API in a version that we speak."""
+    """The other node does not have this API in a version that we support."""
 
 
 class _Waiting(NamedTuple):
@@ -58,7 +59,7 @@ class NodeClient:
         on_lost: Callable[[], None] | None = None,
         security: PeerSecurity | None = None,
     ) -> None:
-        """`on_lost` hears of a connection that was up and is no more."""
+        """`on_lost` is called when an open connection is lost."""
         self.host = host
         self.port = port
         self._client_id = client_id
@@ -94,14 +95,14 @@ class NodeClient:
             raise NodeUnavailable(f"{self.host}:{self.port}: {name} was not answered in {seconds:.1f} s") from error
 
     def close(self) -> None:
-        """Drop the connection; what waits for an answer gets NodeUnavailable, and so does whatever comes later."""
+        """Close the connection. Waiting and later requests get NodeUnavailable."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
         self._drop("the client is closed")
 
     async def _connect(self) -> _Wire:
-        """One attempt for everybody who waits; a caller that gives up does not end it for the others."""
+        """All waiting callers share one attempt; a caller that gives up does not end it for the others."""
         if self._closed:
             raise NodeUnavailable("the client is closed")
         if self._connecting is None:
@@ -117,7 +118,7 @@ class NodeClient:
     def _on_attempted(self, task: asyncio.Task[_Wire]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # seen: whoever waits gets it, and nobody may be waiting any more
+            task.exception()  # mark as retrieved: waiting callers get it, but there may be none
 
     async def _open(self) -> _Wire:
         loop = asyncio.get_running_loop()
@@ -216,10 +217,10 @@ class _Wire(asyncio.Protocol):
         if first:
             self._on_lost(self)
 
-    # What asyncio calls
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by behaviour, not by class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport has the methods, but not the class
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -239,7 +240,7 @@ class _Wire(asyncio.Protocol):
             waiting.api_key == ApiKey.API_VERSIONS
             and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
         ):
-            version = 0  # whatever was asked for, this error comes in version 0 (KIP-511)
+            version = 0  # this error always comes in version 0 (KIP-511)
         elif response_header_version(waiting.api_key, version):
             pos = skip_tags(frame, pos)
         response, _ = response_class(waiting.api_key).decode(frame, pos, version)

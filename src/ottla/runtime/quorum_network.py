@@ -21,7 +21,7 @@ _FETCHES = frozenset({"FetchRequest", "FetchSnapshotRequest"})
 _BACKOFF_MAX_MS = 200.0
 
 Respond = Callable[[Outbound, Message | None, bool], None]
-"""The request, its response or None, and whether the other side is known to be gone."""
+"""The request, its response or None, and whether the other side refused the connection."""
 
 
 class QuorumNetwork:
@@ -55,7 +55,7 @@ class QuorumNetwork:
             self._respond(outbound, response, False)
 
     def _client(self, address: Address, *, fetches: bool) -> NodeClient:
-        """One per address and kind; addresses come from the voter set and the settings, so there are few."""
+        """One client per address and kind. Addresses come from the voter set and the settings, so there are few."""
         client = self._clients.get((address, fetches))
         if client is None:
             client = self._clients[address, fetches] = NodeClient(

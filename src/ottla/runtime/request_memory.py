@@ -1,9 +1,9 @@
 """`queued.max.request.bytes`: the memory of requests that are being received or handled, over all clients' connections.
 
-As in Kafka a request reserves its whole size before its bytes are read, while anything at all is left; so a request that
-has begun can always be finished, and the total goes over the limit by one request at most. Connections that find
-nothing left are not read until a request is done. A request that stalls while others wait loses its connection.
-Requests of up to 16 KiB, and those that one read takes in whole, reserve nothing.
+As in Kafka, a request reserves its whole size before its bytes are read, if the total is below the limit. So a request
+that has begun can always finish, and the total exceeds the limit by one request at most. At the limit, further
+connections are not read until a request is done. If a request stalls while others wait, its connection is closed.
+Requests of up to 16 KiB, and requests that arrive in one read, reserve nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reader(Protocol):
         ...
 
     def on_memory(self) -> None:
-        """Something has been released: ask again."""
+        """Memory has been released: reserve again."""
 
     def refuse_stalled(self) -> None:
         """Close the connection."""
@@ -48,7 +48,7 @@ class RequestMemory:
         return self._total
 
     def reserve(self, reader: Reader, size: int) -> bool:
-        """Whether the request may be read. If not, the reader waits and hears of it when memory is released."""
+        """Whether the request may be read. If not, the reader waits for its `on_memory`."""
         if reader in self._reserved:
             self._total += size - self._reserved[reader]
             self._reserved[reader] = size

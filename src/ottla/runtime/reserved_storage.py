@@ -1,8 +1,8 @@
-"""A Storage that keeps a few file descriptors back for itself: for the metadata log, without which a node is nothing.
+"""A Storage with a reserve of file descriptors, for the metadata log: a node cannot run without it.
 
 A process can run out of descriptors whatever the limits of connections and segments are, and so can the whole system.
-A data directory refuses the request then. The metadata log cannot refuse a vote or a record that is decided: it opens
-its file with a descriptor of the reserve, and the reserve is filled again when there are descriptors again.
+A data directory then refuses the request. The metadata log cannot refuse a vote or a record that is decided, so it
+opens its file with a descriptor of the reserve. The reserve is filled again when descriptors are free.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 RESERVE = 4
-"""A snapshot is written in a thread while the loop rolls a segment; each needs one descriptor, and one for its folder."""
+"""A thread writes a snapshot while the loop rolls a segment. Each needs two descriptors: its file and its folder."""
 
 
 class ReservedStorage:
-    """Calls pass through; one that fails for want of descriptors is made again with those of the reserve."""
+    """Passes calls through. A call that fails for lack of descriptors is repeated with those of the reserve."""
 
     def __init__(self, inner: Storage, count: int = RESERVE) -> None:
         self._inner = inner
@@ -60,7 +60,7 @@ class ReservedStorage:
         return self._with_reserve(self._inner.open)(path, create=create)
 
     def close(self) -> None:
-        """Give the reserve back: the node stops."""
+        """Close the reserve: the node stops."""
         with self._lock:
             self._count = 0
             self._release()

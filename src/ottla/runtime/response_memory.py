@@ -1,8 +1,8 @@
 """`ottla.response.max.queued.bytes`: the memory of answers that peers have not read yet, over all clients' connections.
 
-An answer that its socket does not take at once waits in memory. Above the limit the connection whose answer has waited
-longest is closed, so that peers that ask and never read cannot fill the node. A single answer may be larger than the limit.
-Parts of log files that leave by sendfile do not count.
+An answer that its socket does not accept at once waits in memory. Above the limit, the connection whose answer has
+waited longest is closed, so that peers that never read cannot fill the node's memory. A single answer may be larger
+than the limit. Parts of log files that leave by sendfile do not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ResponseMemory:
         self.total = 0
 
     def hold(self, writer: Writer, size: int) -> None:
-        """The answer begins to wait. May close other connections."""
+        """An answer starts to wait. May close other connections."""
         self._held[writer] = size
         self.total += size
         while self.total > self._limit and len(self._held) > 1:

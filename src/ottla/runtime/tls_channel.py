@@ -1,10 +1,12 @@
 """A channel over TLS: the same frames, with the handshake before them and every byte through the TLS library.
 
-The library works on memory (`MemoryBIO`), the socket is ours: one call reads many records where the library itself would
-read each in two, and answers leave in large pieces. Clients send small records (librdkafka one for each value), so that
-halves the cost of a produce: 3.5 s instead of 7 s of CPU a GB in records of 10 and 1,000 bytes, the same in large ones.
-What a peer can make us hold is one read of `_RECEIVE_BYTES` and one encrypted piece. A file region cannot leave by
-sendfile here: it is read in pieces and encrypted. The plaintext channel is not touched by any of this.
+The library works on memory (`MemoryBIO`), and this channel owns the socket. One call reads many TLS records, where the
+library itself needs two calls for each, and answers leave in large pieces. Clients send small TLS records (librdkafka
+sends one for each value), so this halves the cost of a produce. With records of 10 and 1,000 bytes a GB takes 3.5 s of
+CPU instead of 7 s; with large records the cost is the same.
+
+A peer can make this channel hold one read of `_RECEIVE_BYTES` and one encrypted piece. A file region cannot leave by
+sendfile: it is read in pieces and encrypted. The plaintext channel is separate and still uses sendfile.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class TlsChannel(Channel):
         self._incoming = ssl.MemoryBIO()
         self._sealed = ssl.MemoryBIO()
         self._unsent = memoryview(b"")
-        """Encrypted bytes that the socket did not take yet."""
+        """Encrypted bytes that the socket has not accepted yet."""
         self._receive_bytes = _HANDSHAKE_BYTES
         self._tls = source.context().wrap_bio(self._incoming, self._sealed, server_side=True)
         self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # typeshed: always bytes
@@ -83,7 +85,7 @@ class TlsChannel(Channel):
             self._flush_handshake()
             return
         except (OSError, EOFError) as error:
-            self._flush_handshake()  # the alert says why
+            self._flush_handshake()  # sends the alert with the reason
             self._handshake_failed(error)
             return
         self._flush_handshake()
@@ -94,7 +96,7 @@ class TlsChannel(Channel):
             self._go_on()
 
     def _flush_handshake(self) -> None:
-        """A few KiB into an empty socket; what it does not take leaves with the first answer."""
+        """Writes a few KiB into an empty socket; the rest leaves with the first answer."""
         with contextlib.suppress(OSError):
             self._drain()
 
@@ -125,7 +127,7 @@ class TlsChannel(Channel):
         return True
 
     def _on_readable(self) -> None:
-        """The library gives one record at a time: take all that are here, then handle what is whole."""
+        """The library returns one record at a time: read all available records, then handle the whole frames."""
         if self._waiting:
             self._stop_reading()
             return
@@ -199,7 +201,7 @@ class TlsChannel(Channel):
         return True
 
     def _push(self, data: Any) -> memoryview | None:
-        """What is left of `data` when the socket takes no more; that may be an empty rest, whose last bytes wait."""
+        """The rest of `data` if the socket accepts no more; an empty rest if only encrypted bytes wait."""
         view = memoryview(data)
         while view and self._drain():
             self._tls.write(view[:_SEND_BYTES])

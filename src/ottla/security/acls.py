@@ -1,8 +1,9 @@
 """ACLs as Kafka's StandardAuthorizer reads them: who may do what to which resource, and from where.
 
-Deny stands over allow; READ, WRITE, DELETE and ALTER allow DESCRIBE too, ALTER_CONFIGS allows DESCRIBE_CONFIGS, and no
-such step follows from a deny. A resource without any ACL is closed, or open where `allow.everyone.if.no.acl.found`.
-Answers are remembered until an ACL changes: a request that was allowed before costs one look-up in a dict.
+Deny overrides allow. READ, WRITE, DELETE and ALTER also allow DESCRIBE, and ALTER_CONFIGS also allows
+DESCRIBE_CONFIGS; a deny implies nothing else. A resource without any ACL is closed, or open with
+`allow.everyone.if.no.acl.found`. Answers are cached until an ACL changes: a request that was allowed before costs one
+look-up in a dict.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SUPPORTED: Final[dict[int, tuple[Operation, ...]]] = {
         Operation.IDEMPOTENT_WRITE, Operation.ALTER, Operation.DESCRIBE,
     ),
 }  # fmt: skip
-"""What "authorized operations" in Metadata, DescribeCluster and DescribeGroups are asked of."""
+"""The operations that "authorized operations" in Metadata, DescribeCluster and DescribeGroups can report."""
 
 
 class Acl(NamedTuple):
@@ -60,7 +61,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Of DescribeAcls and DeleteAcls; None is any."""
+    """The filter of DescribeAcls and DeleteAcls; None matches everything."""
 
     resource_type: int
     name: str | None
@@ -177,7 +178,7 @@ class Authorizer:
         )
 
     def operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        """The bit field of what the principal may do to the resource."""
+        """The operations that the principal may do to the resource, as a bit field."""
         return sum(
             1 << operation
             for operation in SUPPORTED[resource_type]

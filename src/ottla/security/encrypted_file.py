@@ -1,16 +1,19 @@
-"""One encrypted file behind the File seam: a header, then sealed frames; nothing above notices.
+"""One encrypted file behind the File seam: a header, then sealed frames. Callers use it like a plain file.
 
     file  = header (`ottla.security.file_headers`), frame ...
     frame = payload length (4), kind (1), nonce (12); AES-256-GCM of the payload with its tag
 
-Every write at the end of a file is one frame or more of at most 64 KiB; a frame is never written again, so a torn write
-costs the torn frame and nothing before it. A cut inside a frame is a frame of its own that says where the file now ends.
-A damaged frame costs itself only: the next authentic one is searched for, and the place that it is sealed with tells how many
-plain bytes are between the two.
-The file's key is derived from the topic's key and the salt. A frame is authenticated with its position and with the header's
-tag, so neither frames nor files can be moved. Positions above are those of the plain bytes: `_starts` maps them. Encryption
-can be switched on over existing data and covers what is written from then on: files that were plain then stay so, and no
-other plain file is accepted (`ottla.security.encrypted_since`).
+Every write appends one or more frames of at most 64 KiB. A frame is never overwritten, so a torn write loses only the
+torn frame. A cut inside a frame appends a frame of its own kind, which holds the new size of the file. A damaged frame
+loses only its own bytes. The reader searches for the next authentic frame. The position that authenticates that frame
+gives the number of plain bytes in between.
+
+The file's key is derived from the topic's key and the salt. A frame is authenticated with its position and with the
+header's tag, so neither frames nor files can be moved. Callers use positions of plain bytes; `_starts` maps them to
+frames.
+
+Encryption can be switched on over existing data. Files that are plain at that time stay plain; every file that is
+created later is encrypted. Any other plain file is refused (`ottla.security.encrypted_since`).
 """
 
 from __future__ import annotations
@@ -55,14 +58,15 @@ _SIZE = Struct(">Q")
 _TAG = 16
 _OVERHEAD = _FRAME.size + _TAG
 _FRAME_START = re.compile(rb"(?=(?:\x00\x00..|\x00\x01\x00\x00)[\x01\x02])", re.DOTALL)
-"""A length of at most 64 KiB and a kind; in encrypted bytes once in four million positions."""
+"""A length of at most 64 KiB and a kind. Encrypted bytes match by chance once in four million positions."""
 _MAX_LOST_FRAMES = 128
 _MAX_TRIES = 10_000
-"""Each deciphers one frame: a file that was made to look full of frames stops no start."""
+"""Each try deciphers one frame. The limit keeps a file that was forged to look full of frames from blocking a start."""
 
 _spare: list[bytearray] = []
-"""A buffer for sealed frames, kept because fresh memory costs more than the cipher. Also used by threads: only pop and
-append, which are one step each."""
+"""Buffers for sealed frames, kept because fresh memory costs more than the cipher. Threads use the list too, so only
+the atomic operations pop and append are allowed.
+"""
 
 
 def _take(size: int) -> bytearray:
@@ -83,7 +87,7 @@ _nonces: list[bytes] = []
 
 
 def _nonce() -> bytes:
-    """Random, each used once; drawn in bulk, for the system call is a third of a small append."""
+    """Random; each nonce is used once. Nonces are drawn in bulk: the system call is a third of a small append."""
     try:
         return _nonces.pop()
     except IndexError:
@@ -100,8 +104,8 @@ def _invalid_tag() -> type[Exception]:
 
 
 class EncryptedFile:
-    """One open file. Frames are found when it is opened; the last one that was read is kept, for headers are read in
-    small steps.
+    """One open file. Opening finds the frames. The last frame that was read stays in memory, because callers read
+    headers in small steps.
     """
 
     def __init__(self, inner: File, keys: KeyStore, place: FilePlace, topic_id: Callable[[], bytes | None]) -> None:
@@ -112,7 +116,7 @@ class EncryptedFile:
         self.path = inner.path
         self._cipher: Any = None
         self._tag = b""
-        """Of the header; every frame is authenticated with it. Files of version 1 have none."""
+        """The header's tag, which authenticates every frame. Files of version 1 have no tag."""
         self._clean = False
         self._reset()
         self._scan()
@@ -120,13 +124,13 @@ class EncryptedFile:
     def _reset(self) -> None:
         self._starts: list[int] = []
         self._places: list[tuple[int, int, int]] = []
-        """Of each frame: physical position of its header, payload bytes, how many of them count."""
+        """Of each frame: physical position of its header, payload bytes, payload bytes that are still valid."""
         self._end = 0
         self._physical_end = 0
         self._searched = 0
-        """The size of the file in which no frame was found behind the last one."""
+        """The size of the file at the last search that found no frame behind the known frames."""
         self._last: tuple[int, bytes | None] = (-1, b"")
-        """The frame that was read last, None when it is corrupt: who looks for what follows it asks byte by byte."""
+        """The last frame that was read; None if it is corrupt. A search behind a corrupt frame asks byte by byte."""
 
     # Frames
 
@@ -136,7 +140,7 @@ class EncryptedFile:
             raise OSError(f"{self.path}: encryption of version {start[8]} is not known here")
         header = parse_header(start)
         if header is None:
-            return False  # torn, or zeros: a power cut took what was written
+            return False  # torn, or zeros: a power cut lost the header
         key = self._keys.file_key(header.key_id, header.salt)
         check_owner(self.path, self._place, self._keys.topic_of(header.key_id, header.salt))
         if header.version == VERSION:
@@ -146,7 +150,7 @@ class EncryptedFile:
         return True
 
     def _scan(self) -> None:
-        """Find the frames from where the known ones end. What is not a whole frame at the end is not there."""
+        """Find the frames behind the known frames. Bytes at the end that are not a whole frame are ignored."""
         size = self._inner.size()
         if self._cipher is None and not (size and self._open_header(self._inner.pread(MAX_HEADER_BYTES, 0))):
             return
@@ -176,10 +180,10 @@ class EncryptedFile:
         self._end += length
 
     def _pass_over(self, position: int, size: int) -> int | None:
-        """Where the next authentic frame begins behind damage; None when none follows: that is a torn write at the end.
+        """Where the next authentic frame begins behind damage; None if no frame follows (a torn write at the end).
 
-        What lies between counts as one frame. It opens when only its header is damaged. The damage may be the length of
-        the frame before, which led here.
+        The bytes in between count as one frame. That frame can be read if only its header is damaged. The damage may be
+        in the length field of the previous frame; then the search starts at that frame.
         """
         if self._starts and self._frame_end(-1) == position:
             before, length, _ = self._places[-1]
@@ -211,7 +215,7 @@ class EncryptedFile:
             position += max(len(window) - _FRAME.size + 1, 1)
 
     def _forget_from(self, size: int) -> None:
-        """The plain bytes from `size` on do not count any more."""
+        """Drop the plain bytes from `size` on."""
         while self._starts and self._starts[-1] >= size:
             self._starts.pop()
             self._places.pop()
@@ -228,7 +232,7 @@ class EncryptedFile:
         return _FRAME.pack(length, kind, nonce) + sealed
 
     def _unseal(self, frame: Buffer, start: int, kind: int) -> bytes | None:
-        """None when the frame is not authentic. Length and kind are those of the caller: the header's may be damaged."""
+        """None if the frame is not authentic. The caller gives length and kind: those in the header may be damaged."""
         view = memoryview(frame)
         nonce, place = _FRAME.unpack_from(view)[2], _PLACE.pack(start, len(view) - _OVERHEAD, kind)
         try:
@@ -241,7 +245,7 @@ class EncryptedFile:
 
     def pread(self, length: int, position: int) -> bytes:
         if position + length > self._end and self._inner.size() > self._physical_end:
-            self._scan()  # written through another opening of the same file
+            self._scan()  # the same file was opened twice, and written through the other File
         index = bisect_right(self._starts, position) - 1
         pieces: list[bytes] = []
         for at, plain in self._payloads(index, position + length):
@@ -257,7 +261,9 @@ class EncryptedFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _payloads(self, index: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """The frames from `index` that begin before `end`: all but the first, which may be known, by reads of many."""
+        """The frames from `index` that begin before `end`. One read fetches many frames, except a first frame in
+        memory.
+        """
         if not 0 <= index < len(self._starts):
             return
         if self._last[0] == index:
@@ -294,7 +300,7 @@ class EncryptedFile:
             raise OSError(f"{self.path}: an encrypted file grows only at its end ({self._end}), not at {position}")
         first = self._physical_end
         if not self._clean:
-            # A torn write may have left bytes behind the last frame; they must not look like one later.
+            # A torn write may have left bytes behind the last frame; they must not look like a frame later.
             if self._inner.size() > first:
                 self._inner.truncate(first)
             self._clean = True
@@ -302,7 +308,7 @@ class EncryptedFile:
         try:
             self._write(view, header, first)
         except OSError:
-            # Bytes of this write may be behind the last frame, or a part of the header: the next write begins again.
+            # This write may have left bytes behind the last frame, or part of a header: the next write cuts them off.
             self._clean = False
             if header:
                 self._cipher, self._tag = None, b""
@@ -380,7 +386,7 @@ class EncryptedFile:
         self._physical_end = position + _OVERHEAD + length
         self._inner.truncate(self._physical_end)
         if not whole or used != length:
-            # The frame keeps more than counts: say so behind it. It may not be written again (see above).
+            # The frame holds bytes behind `size` and must not be overwritten: a frame behind it stores the new size.
             before = self._starts[index] + length
             cut = self._seal(_SIZE.pack(size), before, _CUT)
             self._inner.pwrite(cut, self._physical_end)
@@ -403,7 +409,7 @@ def _cipher(file_key: bytes) -> Any:
 
 
 class BufferFile:
-    """A file in memory, for what is written as a whole."""
+    """A file in memory, for contents that are written as a whole."""
 
     def __init__(self, path: str) -> None:
         self.path = path

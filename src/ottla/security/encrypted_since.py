@@ -1,9 +1,9 @@
-"""The "encrypted since" mark of a log directory: which of its files may be older than the protection that files have now.
+"""The "encrypted since" mark of a log directory: the list of files that may be older than encrypted files of version 2.
 
-When a directory is used with encryption for the first time (or for the first time by a version that marks it), every file
-that is there and does not name its own place is listed: plain files by name, encrypted files of version 1 by name and
-salt. From then on a file of these kinds is accepted only where the list has it; a file that is put there later is refused.
-The list is kept and authenticated in `encryption-keys` (`ottla.security.keystore`) and only ever gets shorter.
+The list is made at the first use of a directory with encryption, or with a version that writes the mark. The list has
+every file whose header does not name its place: plain files by name, encrypted files of version 1 by name and salt.
+From then on a file of these kinds is accepted only if it is in the list; a file that is put there later is refused.
+`encryption-keys` (`ottla.security.keystore`) holds and authenticates the list. The list only gets shorter.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ottla.security.key_sources import KeyStoreError
 PLAIN = ""
 _SALT_BYTES = 8
 _LEFTOVERS = (".deleted", ".cleaned", ".part")
-"""What a crash leaves of an exchange of files: never read."""
+"""Files that a crash leaves behind while files are exchanged; they are never read."""
 
 Before = dict[str, dict[str, str]]
 """Folder in the log directory ("" is the directory itself) -> file name -> PLAIN or the first bytes of its salt."""
 
 
 def is_plain_start(start: bytes) -> bool:
-    """Of a file without encryption. A torn header and the zeros that a power cut leaves are not: what comes to their place
-    would be plain too.
+    """Whether a file with this start is not encrypted. A torn header and the zeros that a power cut leaves do not
+    count as plain: bytes that are written there next would be plain too.
     """
     return any(start) and not start.startswith(MAGIC[: len(start)])
 
 
 def note_of(start: bytes) -> str | None:
-    """How the list names a file that begins so; None for a file that needs no entry."""
+    """The entry in the list for a file that begins with `start`; None if the file needs no entry."""
     if is_plain_start(start):
         return PLAIN
     header = parse_header(start)
@@ -39,10 +39,10 @@ def note_of(start: bytes) -> str | None:
 
 
 def survey(storage: Storage, directory: str, keys_lost: str = "") -> Before:
-    """Every file of records below the log directory that does not name its own place.
+    """Every file of records below the log directory whose header does not name its place.
 
-    `keys_lost` is the path of an `encryption-keys` that is not there: KeyStoreError when a file is encrypted all the same. To
-    mark the directory again would accept whatever plain file was put there, and give topics new keys in the lost ones' place.
+    `keys_lost` is the path of a missing `encryption-keys` file. Raises KeyStoreError if a file is encrypted all the
+    same. Marking the directory again would accept any plain file that was put there, and give topics new keys.
     """
     before: Before = {}
     if not storage.is_dir(directory):
@@ -69,7 +69,7 @@ def survey(storage: Storage, directory: str, keys_lost: str = "") -> Before:
 
 
 def still_there(storage: Storage, directory: str, before: Before) -> Before:
-    """The list without files that are gone."""
+    """The list without files that do not exist any more."""
     kept: Before = {}
     for folder, names in before.items():
         path = f"{directory}/{folder}" if folder else directory

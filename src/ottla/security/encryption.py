@@ -1,10 +1,12 @@
-"""Encryption at rest behind the Storage seam: files of records are encrypted (`EncryptedFile`), everything else passes through.
+"""Encryption at rest behind the Storage seam: files of records are encrypted (`EncryptedFile`), others pass through.
 
-A file of records opens only where it was written: encrypted files of version 2 name their place, and of older or plain
-files only those that were there when the directory was marked (`ottla.security.encrypted_since`). Any other file is refused
-with UnauthenticFileError before a byte of it is used. What an attacker with the disk can still do is to remove files, to cut frames
-off the end of a file, or to put back what the same file was before. Without `ottla.encryption.refuse.plain` also: to put a whole
-plain directory into the place of an encrypted one, because the mark goes with it.
+A file of records opens only where it was written. The header of an encrypted file of version 2 names its place. Older
+and plain files open only if they were there when the directory was marked (`ottla.security.encrypted_since`). Any other
+file is refused with UnauthenticFileError before a byte of it is used.
+
+An attacker with the disk can still remove files, cut frames off the end of a file, or put back an older copy of the
+same file. Without `ottla.encryption.refuse.plain` the attacker can also replace an encrypted directory by a plain
+directory, because that also replaces the mark.
 """
 
 from __future__ import annotations
@@ -43,19 +45,19 @@ class EncryptedStorage:
         self.masters = masters
         self._stores = {directory: KeyStore(inner, directory, masters) for directory in dict.fromkeys(directories)}
         self._topic_ids: dict[str, bytes] = {}
-        """By folder: what `partition.metadata` says."""
+        """By folder: the topic id in `partition.metadata`."""
         for name in ("exists", "is_dir", "modified_ms", "list_dir", "make_dirs", "sync_dir", "disk_space", "lock"):
             setattr(self, name, getattr(inner, name))
 
     def check(self) -> None:
-        """KeyStoreError when a directory's keys cannot be had with these master keys."""
+        """Raises KeyStoreError if these master keys do not open the keys of a directory."""
         for store in self._stores.values():
             store.load()
         for store in self._stores.values():
             store.shorten_before()
 
     def follow_master_keys(self) -> None:
-        """Once in a while: take over new master keys in every directory. Nothing here waits for a command or a network."""
+        """Take over new master keys in every directory. Never waits for a command or the network."""
         for store in self._stores.values():
             store.follow_master_keys()
 
@@ -65,11 +67,11 @@ class EncryptedStorage:
         self._stores[directory].renew(topic)
 
     def destroy_old_keys(self, directory: str, topic: str) -> None:
-        """What is about to be removed anyway does not keep its key."""
+        """Destroy all keys of the topic but the newest. Files that are about to be removed lose their keys too."""
         self._stores[directory].destroy(topic, self._headers(directory, topic, ()), newest=False)
 
     def destroy_keys(self, directory: str, topic: str, dead: Collection[str] | None) -> None:
-        """Of the folders `dead`, or of all that the topic has."""
+        """Destroy the keys of the folders `dead`; with None, the keys of all folders of the topic."""
         store = self._stores[directory]
         if topic in store.topics():
             headers = [] if dead is None else self._headers(directory, topic, dead)
@@ -129,7 +131,7 @@ class EncryptedStorage:
             raise
 
     def _is_older(self, file: File, store: KeyStore) -> bool:
-        """Whether the file is plain; UnauthenticFileError when it does not name its place and is not in the list."""
+        """Whether the file is plain. Raises UnauthenticFileError if it names no place and is not in the list."""
         note = note_of(file.pread(MAX_HEADER_BYTES, 0))
         if note is not None and store.before_note(file.path) != note:
             kind = "is not encrypted" if note == PLAIN else "is encrypted as by older versions"
@@ -140,7 +142,7 @@ class EncryptedStorage:
         return note == PLAIN
 
     def _topic_id(self, path: str) -> bytes | None:
-        """What the folder says; None when it does not."""
+        """The topic id of the folder; None if it has none."""
         folder = os.path.dirname(path)
         known = self._topic_ids.get(folder) or fixed_topic_id(folder)
         if known is None and self._inner.exists(f"{folder}/{PARTITION_METADATA}"):
@@ -150,7 +152,9 @@ class EncryptedStorage:
         return known
 
     def _assign_topic_id(self, folder: str, partition_metadata: bytes) -> None:
-        """A folder whose id was lost gets one again: UnauthenticFileError unless it is the id in its files."""
+        """Called when a folder gets a topic id. Raises UnauthenticFileError if files in the folder have a different
+        id.
+        """
         topic_id = topic_id_in(partition_metadata)
         for name in self._inner.list_dir(folder) if topic_id is not None and self._store(folder) else ():
             header = parse_header(self._start(f"{folder}/{name}")) if place_of(f"{folder}/{name}") else None

@@ -1,9 +1,10 @@
-"""Open surfaces: an HTTP server that asks nobody who they are serves this machine only, unless it is told otherwise.
+"""Open surfaces: an HTTP server without a login listens on loopback only, unless the operator allows more.
 
-Console, registry, `ottla pipeline serve`, a node's own HTTP and `ottla up` refuse to start on another address than loopback without a
-login. `--allow-open` (`OTTLA_ALLOW_OPEN=1`) or `ottla.allow.open=true` says that this is meant: in a closed network, or behind a
-proxy that asks. A broker's PLAINTEXT listener is not refused: Kafka's property files have it everywhere, and must start as they are. It
-is a warning at start, and `ottla doctor --security` lists it.
+Console, registry, `ottla pipeline serve`, a node's HTTP server and `ottla up` refuse to start without a login on any
+address other than loopback. `--allow-open` (`OTTLA_ALLOW_OPEN=1`) or `ottla.allow.open=true` allows it: in a closed
+network, or behind a proxy with a login. A broker's PLAINTEXT listener is not refused, because Kafka's property files
+have one everywhere and must start unchanged. The node logs a warning at start, and `ottla doctor --security` lists the
+listener.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def is_loopback(host: str) -> bool:
 
 
 def open_refusal(surface: str, host: str, *, close: str, allow: str = FLAG) -> str:
-    """What is wrong and what to do; `close` is the option or setting that asks for a login."""
+    """The error message: what is wrong and what to do. `close` is the option or setting that requires a login."""
     where = host or "every address"
     return (
         f"{surface} would listen on {where} without a login: whoever reaches this machine could use it. "
@@ -40,7 +41,7 @@ def open_refusal(surface: str, host: str, *, close: str, allow: str = FLAG) -> s
 
 
 def open_listeners(config: BrokerConfig) -> list[str]:
-    """Listeners of a node where everybody on the network may do everything: no TLS, no login, no ACLs."""
+    """Listeners of a node with no TLS, no login and no ACLs: every peer on the network may do everything."""
     if config.authorizer_class_name:
         return []
     return [

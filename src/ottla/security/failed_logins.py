@@ -1,8 +1,8 @@
 """How often an address may show a wrong password: `LIMIT` times in `WINDOW_S` seconds, then it waits.
 
-Passwords that are not known yet are checked one at a time for each address, so that many at once count too and an address
-never has more than one thread. An IPv6 network of 64 bits counts as one address: whoever has one has them all. The table
-is bounded: the address that failed longest ago is forgotten first.
+Passwords that are not known yet are checked one at a time for each address. So parallel attempts count too, and an
+address never occupies more than one thread. An IPv6 network of 64 bits counts as one address, because its owner has
+all of its addresses. The table is bounded: the address that failed longest ago is dropped first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FailedLogins:
 
     @contextlib.asynccontextmanager
     async def attempt(self, address: str) -> AsyncIterator[None]:
-        """One login at a time for an address; raises TooManyFailures when the address must wait."""
+        """Allows one login at a time for an address. Raises TooManyFailures if the address must wait."""
         entry = self._entry(address)
         if entry.waiting >= MAX_WAITING:
             raise TooManyFailures(self._fade_s)

@@ -2,12 +2,13 @@
 
     version 2 (128 bytes) = "OTTLAENC", 2, kind (1), zeros (2), partition (4); key id (16); salt (32);
                             topic id (16); offset (8); epoch (4); zeros (20); tag (16)
+
     version 1 (64 bytes)  = "OTTLAENC", 1, zeros (7); key id (16); salt (32)
 
-The tag is an HMAC of everything before it under the file's own key, and every frame is authenticated with the tag: a file
-opens only as the kind, partition and base offset of the topic for which it was written. The path of the log directory is not
-part of it, because replicas and backups move. Version 1 says nothing of its place; such files are known by their salt
-(`ottla.security.encrypted_since`).
+The tag is an HMAC of everything before the tag, under the file's own key. Every frame is authenticated with the tag.
+So a file opens only as the kind, partition and base offset of the topic for which it was written. The path of the log
+directory is not part of the header, because replicas and backups move. A header of version 1 does not name the place
+of its file; the list of older files has the salts of such files (`ottla.security.encrypted_since`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PARTITION_METADATA = "partition.metadata"
 NO_TOPIC_ID = bytes(16)
 _TAG_BYTES = 16
 _MAX_FOLDER_NAME = 255
-"""A folder that is set aside has the beginning of a very long topic name only."""
+"""The name of a folder that is set aside holds only the beginning of a very long topic name."""
 _LAYOUT = Struct(">8sBB2xi16s32s16sqi20x")
 _SEGMENT = re.compile(r"(\d{20})\.log(\.(?:cleaned|swap|deleted))?")
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part)?(\.deleted)?")
@@ -40,7 +41,7 @@ _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})(?:\.[0-9a-f]+-(?:de
 
 
 class UnauthenticFileError(OSError):
-    """A file of the log is not the one that was written there."""
+    """A file of the log is not the file that was written there."""
 
 
 class FileKind(IntEnum):
@@ -50,7 +51,7 @@ class FileKind(IntEnum):
 
 
 class FilePlace(NamedTuple):
-    """What the names of a file and its folder say of it."""
+    """The place of a file, from its name and its folder's name."""
 
     kind: FileKind
     topic: str
@@ -89,13 +90,15 @@ def place_of(path: str) -> FilePlace | None:
 
 
 def topic_of(path: str) -> str:
-    """Whose records a file holds; those of no topic (bootstrap.checkpoint) share the key of the node."""
+    """The topic whose records a file holds; "" for files of no topic (bootstrap.checkpoint), which share the node's
+    key.
+    """
     match = _FOLDER.fullmatch(os.path.basename(os.path.dirname(path)))
     return match["topic"] if match is not None else ""
 
 
 def fixed_topic_id(folder: str) -> bytes | None:
-    """Of the metadata log, and of files that belong to no topic; None where `partition.metadata` says it."""
+    """The id of the metadata log, or of files that belong to no topic; None where `partition.metadata` has the id."""
     name = os.path.basename(folder)
     if name == METADATA_DIR:
         return METADATA_TOPIC_ID
@@ -103,7 +106,7 @@ def fixed_topic_id(folder: str) -> bytes | None:
 
 
 def topic_id_in(partition_metadata: bytes) -> bytes | None:
-    """None when the file does not say it: a crash before its first sync leaves it empty."""
+    """None if the file has no topic id: a crash before its first sync leaves it empty."""
     for line in partition_metadata.decode(errors="replace").splitlines():
         name, _, value = line.partition(": ")
         if name == "topic_id":
@@ -133,9 +136,11 @@ def parse_header(start: bytes) -> FileHeader | None:
 
 
 def checked_tag(path: str, start: bytes, place: FilePlace, topic_id: bytes | None, file_key: bytes) -> bytes:
-    """The tag of a header of version 2, which its frames carry; UnauthenticFileError when this is another file.
+    """The tag of a header of version 2, which authenticates its frames. Raises UnauthenticFileError for a different
+    file.
 
-    Without a topic id (`partition.metadata` is lost) everything else is compared; the id is when it is assigned again.
+    Without a topic id (`partition.metadata` is lost) all other fields are compared. The id is compared when the folder
+    gets an id again.
     """
     end = MAX_HEADER_BYTES - _TAG_BYTES
     tag = start[end:MAX_HEADER_BYTES]
@@ -153,7 +158,7 @@ ADVICE = "Nothing was changed. Put the right file back, or remove the partition'
 
 
 def check_owner(path: str, place: FilePlace, owner: str) -> None:
-    """UnauthenticFileError when the key of the file is that of a topic with a different name; also for version 1."""
+    """Raises UnauthenticFileError if the file's key belongs to a topic with a different name; also for version 1."""
     folder = os.path.basename(os.path.dirname(path))
     shortened = len(folder) >= _MAX_FOLDER_NAME and owner.startswith(place.topic)
     if owner != place.topic and not shortened:

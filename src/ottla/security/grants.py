@@ -62,7 +62,7 @@ class Rights:
         return max((grant.role for grant in self.grants), key=RANK.__getitem__, default="read")
 
     def may(self, role: str, kind: str | None = None, name: str = "") -> bool:
-        """On one resource; without a kind, on the whole cluster."""
+        """Whether the user has the role on the resource; without a kind, on the whole cluster."""
         return any(RANK[grant.role] >= RANK[role] and grant.covers(kind, name) for grant in self.grants)
 
     def sees(self, kind: str, name: str) -> bool:
@@ -78,13 +78,13 @@ class GrantedUser(WebUser):
 
 
 def everywhere(user: WebUser, *, authenticated: bool = True) -> GrantedUser:
-    """A user with the same role on everything: there are no grants to look at."""
+    """A user with the same role on every resource; no grants apply."""
     rights = Rights((Grant(role=user.role),))
     return GrantedUser(user.name, user.role, user.groups, rights=rights, authenticated=authenticated)
 
 
 def granted(grants: Iterable[Grant], name: str, groups: Iterable[str], role: str = "") -> GrantedUser | None:
-    """None when no grant names the user: then nothing is allowed, logging in included."""
+    """None if no grant names the user. Then the user has no right, not even to log in."""
     groups = tuple(groups)
     found = Rights(tuple(grant for grant in grants if grant.applies(name, groups, role)))
     return GrantedUser(name, found.highest_role, groups, rights=found) if found.grants else None

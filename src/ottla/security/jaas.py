@@ -1,6 +1,6 @@
 """`sasl.jaas.config`: a login module's name and its options, in JAAS's own syntax.
 
-Only Kafka's built-in modules are known, and a name is never loaded as code: it is looked up in a table (CVE-2023-25194,
+Only Kafka's built-in modules are supported. A name is never loaded as code: it is looked up in a table (CVE-2023-25194,
 CVE-2025-27818). Errors name the position and never the value, which may be a password.
 """
 

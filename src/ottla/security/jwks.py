@@ -1,8 +1,9 @@
 """The keys that tokens are signed with: from a file, or from an address that the operator has allowed.
 
-No address outside `ottla.sasl.oauthbearer.allowed.urls` is ever opened, redirects are not followed, and an answer is cut
-off at 1 MiB: a setting that a client can change must not read files or reach inner networks (CVE-2025-27817). The file
-is read again when it changes; an address is asked by whoever calls `refresh`, off the event loop.
+No address outside `ottla.sasl.oauthbearer.allowed.urls` is ever opened, redirects are not followed, and an answer is
+cut off at 1 MiB. So a setting that a client can change reads no files and reaches no inner networks (CVE-2025-27817).
+The file is read again when it changes. `refresh` requests an address and blocks; its callers run it off the event
+loop.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from urllib.parse import unquote, urlsplit
 
 MAX_BYTES = 1024 * 1024
 PAUSE_S = 10.0
-"""Between a request that was answered and the next one that a token asks for."""
+"""The least time between an answered request and the next request that a token causes."""
 FAILURE_PAUSE_S = 1.0
 MAX_AGE_S = 3600.0
-"""Keys that are taken out of the set are not trusted for longer than this."""
+"""The longest time that a key stays trusted after its removal from the key set."""
 
 
 class JwksError(ValueError):
-    """The keys cannot be had; the message is one line."""
+    """The keys cannot be read; the message is one line."""
 
 
 def check_allowed(url: str, allowed: Iterable[str]) -> None:
-    """Exactly one of the allowed ones, character by character, as Kafka compares them."""
+    """Raises JwksError unless `url` equals an allowed address, character by character, as Kafka compares them."""
     scheme = urlsplit(url).scheme.lower()
     if scheme not in ("file", "http", "https"):
         raise JwksError(f"{scheme or 'no'} scheme: the address of the signing keys must be file, http or https")
@@ -62,10 +63,10 @@ class FileKeys:
 
 
 class UrlKeys:
-    """`refresh` blocks: call it from a thread. `wanted` says whether a token asked for a key that is not here.
+    """`refresh` blocks: call it from a thread. `wanted` is true if keys are needed and the pause is over.
 
-    A token that names a known key asks for nothing, and between two requests to the address lies a pause: tokens cost
-    nothing to make, so their number must not be the number of requests.
+    A token that names a known key causes no request, and requests to the address have a pause in between. Tokens cost
+    nothing to make, so their number must not set the number of requests.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class UrlKeys:
             self._asked = True
 
     def adopt(self, before: FileKeys | UrlKeys) -> None:
-        """Start with the keys of the same address that are known already."""
+        """Start with the known keys of the same address."""
         if isinstance(before, UrlKeys) and before._url == self._url:
             self._keys, self._known, self._asked = before._keys, before._known, before._asked
             self._not_before, self._fetched_at = before._not_before, before._fetched_at
@@ -114,7 +115,7 @@ class UrlKeys:
         self._not_before = self._fetched_at + PAUSE_S
 
     def refresh_if_wanted(self) -> None:
-        """One thread asks; the others wait for it only where there are no keys yet."""
+        """One thread requests the keys; other threads wait for it only if there are no keys yet."""
         if not (self.wanted or self._is_old()) or not self._one_at_a_time.acquire(blocking=self._keys is None):
             return
         try:

@@ -1,8 +1,8 @@
 """A private key and its certificates on their way into a TLS context.
 
 The TLS library takes keys only by a path. Where the system has files in memory, the path leads into the memory of this
-process. Elsewhere (macOS) it leads to a temporary file, in which the key is encrypted under a password that exists only in
-this process and only for this call: a copy of that file, left by a crash or in a backup, opens nothing.
+process. Elsewhere (macOS) the path leads to a temporary file with the encrypted key. Its password exists only in this
+process and only for this call. So a copy of that file, left by a crash or in a backup, is useless.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PASSWORD_BYTES = 32
 
 
 def load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
-    """`pem` holds the key and the certificate chain. ValueError or ssl.SSLError when they cannot be used. Without a
-    password (None) the library asks the terminal for that of an encrypted key.
+    """`pem` holds the key and the certificate chain. Raises ValueError or ssl.SSLError if they cannot be used. Without
+    a password (None) the library asks on the terminal for the password of an encrypted key.
     """
     with memory_file(pem) as path:
         if path is not None:

@@ -1,7 +1,9 @@
-"""Asks a source of master keys again while the node runs: in a thread of its own, with bounded pauses after failures.
+"""Fetches master keys from their source again while the node runs: in its own thread, with bounded pauses after
+failures.
 
-What it last got stays in memory while the source is away. The thread only fetches and parses; whoever owns the keys takes
-the newest by `take` on its own thread. A source that goes away and comes back is a log line each, and a metric in between.
+The last keys stay in memory while the source is unavailable. The thread only fetches and parses. The owner of the keys
+calls `take` on its own thread to get the newest keys. The first failure and the first success after it are logged;
+`failures` counts in between, for a metric.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class KeyRenewal:
 
     @property
     def age_s(self) -> float:
-        """Since the source was last asked with success."""
+        """Seconds since the last successful fetch."""
         return time.monotonic() - self.renewed_at
 
     def start(self) -> None:
@@ -46,7 +48,7 @@ class KeyRenewal:
         self._stopped.set()
 
     def take(self) -> list[MasterKey] | None:
-        """The keys of the last success since the last call; None when there was none."""
+        """The newest keys that were fetched since the last call; None if there are none."""
         newest, self._newest = self._newest, None
         return newest
 
@@ -56,7 +58,7 @@ class KeyRenewal:
             pause_s = self._ask()
 
     def _ask(self) -> float:
-        """How long to wait then."""
+        """Fetch once; returns the seconds to wait until the next fetch."""
         from ottla.security.keystore import parse_master_keys
 
         try:

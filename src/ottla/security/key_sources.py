@@ -1,7 +1,7 @@
 """Where master keys come from: a file, the environment, a command, or a key server over HTTP. `fetch` blocks.
 
-Every source gives the same text, lines of `ID:BASE64`, the first in use. An error names the source and never a key. Only a file
-is watched by its time stamp; a command and a key server are asked again by `ottla.security.key_renewal`.
+Every source returns the same text: lines of `ID:BASE64`, the first in use. An error names the source and never a key. A
+file is watched by its time stamp; `ottla.security.key_renewal` asks a command and a key server again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class KeyStoreError(ValueError):
 
 class KeySource(Protocol):
     renewed: bool
-    """Whether the source is asked again while the node runs."""
+    """Whether the keys are fetched again while the node runs."""
 
     def fetch(self) -> str:
         """The lines; KeyStoreError when they cannot be had."""
         ...
 
     def wait_s(self, refresh_s: float) -> float:
-        """How long after a success to ask again."""
+        """Seconds from a success to the next fetch."""
         ...
 
 
@@ -46,7 +46,7 @@ class FileSource:
         self._seen: tuple[int, int] | None = None
 
     def changed(self) -> bool:
-        """Whether the file is another one than at the last `fetch`."""
+        """Whether the file has changed since the last `fetch`."""
         try:
             return self._stamp() != self._seen
         except OSError:
@@ -89,7 +89,9 @@ class CommandSource:
         self._command = command
 
     def fetch(self) -> str:
-        """The first 64 KiB of what the command prints. Its whole process group ends when it takes too long or prints more."""
+        """The first 64 KiB that the command prints. Its whole process group is killed if it runs too long or prints
+        more.
+        """
         try:
             child = subprocess.Popen(  # noqa: S603 - the operator's own command, from the file that starts the server
                 shlex.split(self._command),
@@ -123,7 +125,7 @@ def _end_group(leader: subprocess.Popen[bytes]) -> None:
 
 
 def open_source(config: BrokerConfig) -> KeySource:
-    """The one that is set; KeyStoreError when none or several are."""
+    """The source that is configured. Raises KeyStoreError if none or several are configured."""
     file, url = config.ottla_encryption_master_key_file, config.ottla_encryption_master_key_url
     environment, command = config.ottla_encryption_master_key_env, config.ottla_encryption_master_key_command
     if sum(source is not None for source in (file, environment, command, url)) != 1:

@@ -1,6 +1,8 @@
-"""Java's key and trust stores as PEM: PEM itself, PKCS12 (through cryptography) and JKS, told apart by their first bytes.
+"""Java's key and trust stores as PEM: PEM itself, PKCS12 (through cryptography) and JKS, recognized by their first
+bytes.
 
-ValueError says in one line what is wrong with a store: damaged, a wrong password, no key. Nothing is written anywhere.
+Raises ValueError with one line for a store that is damaged, has a wrong password or has no key. Nothing is written
+anywhere.
 """
 
 from __future__ import annotations
@@ -156,7 +158,7 @@ def _unlocked(wrapped: bytes, password: str) -> bytes:
 
 
 def _der_values(data: bytes) -> Iterator[bytes]:
-    """The contents of the DER values that stand one after another."""
+    """The contents of consecutive DER values."""
     at = 0
     while at < len(data):
         length = data[at + 1]

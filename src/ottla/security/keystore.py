@@ -1,14 +1,16 @@
 """Keys of encryption at rest: a key for each topic, wrapped by a master key that is never on the same disk.
 
 Every log directory has its own `encryption-keys` file, so that it can be read wherever it is taken together with the
-master key. The master keys are `ID:BASE64` lines, the first one in use: a new first line is a rotation. The topic keys
-are then wrapped again, at start, before the next new file or with the node's next look, and no data is written anew.
+master key. The master keys are `ID:BASE64` lines; the first line is in use, and a new first line is a rotation. A
+rotation wraps the topic keys again: at start, before the next new file, or at the node's next check. No data is
+rewritten.
 
-The file (version 2) also holds the "encrypted since" mark of the directory (`ottla.security.encrypted_since`) and a MAC of all
-that under the master key. Topic keys are wrapped with the version, so a file that is changed back to version 1 opens nothing.
+The file (version 2) also holds the "encrypted since" mark of the directory (`ottla.security.encrypted_since`) and a MAC
+of its contents under the master key. Topic keys are wrapped together with the version: a file that is changed back to
+version 1 opens nothing.
 
 A file's key comes from its topic's key and the file's salt. When a topic's key is destroyed to erase records
-(`ottla.log.erasure`), files that hold none of them keep their own keys here, one entry each, until they are gone.
+(`ottla.log.erasure`), files without these records keep their own keys here, one entry each, until the files are gone.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ class MasterKey(NamedTuple):
 
 
 class MasterKeys:
-    """The keys of one source. A file is followed when it changes; a command and a key server are asked again
-    (`start_renewal`). A source that cannot be used leaves the keys as they are.
+    """The keys of one source. A file is read again when it changes; a command and a key server are asked again by
+    `renewal`. If a source cannot be used, the keys stay as they are.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -74,7 +76,7 @@ class MasterKeys:
             self.renewal = KeyRenewal(self._source, config.ottla_encryption_master_key_refresh_ms / 1000)
 
     def refresh(self) -> None:
-        """Take over what the source has now; never blocks on a command or the network."""
+        """Take over the source's current keys; never blocks on a command or the network."""
         if self.renewal is not None:
             self._adopt(self.renewal.take())
         elif isinstance(self._source, FileSource) and self._source.changed():
@@ -87,9 +89,9 @@ class MasterKeys:
                 self._bad_file = True
 
     def _adopt(self, keys: list[MasterKey] | None) -> None:
-        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet.
+        """Earlier keys stay in memory: the topic keys that they wrapped may not have been written again yet.
 
-        A known ID with other bytes is refused: the next start could not open what the first ones wrapped.
+        A known ID with other bytes is refused: the next start could not open what the first bytes wrapped.
         """
         if keys is None:
             return
@@ -163,7 +165,7 @@ class KeyStore:
         self._by_id: dict[bytes, TopicKey] = {}
         self._by_topic: dict[str, TopicKey] = {}
         self._files: dict[bytes, TopicKey] = {}
-        """By salt: files whose topic's key is no more."""
+        """By salt: the keys of files whose topic key was destroyed."""
         self._loaded = False
         self._saving = Lock()
         """Snapshots of the metadata are written in a thread, and may need a key."""
@@ -171,7 +173,7 @@ class KeyStore:
         """The master key that the file was last written or read with."""
 
     def for_topic(self, topic: str) -> TopicKey:
-        """The key for a new file; made when the topic has none."""
+        """The key for a new file; created if the topic has none."""
         self.load()
         self.follow_master_keys()
         if topic not in self._by_topic:
@@ -190,7 +192,7 @@ class KeyStore:
             self._save()
 
     def file_key(self, key_id: bytes, salt: bytes) -> bytes:
-        """Of a file with this header; KeyDestroyedError when there is none any more."""
+        """The key of a file with this header. Raises KeyDestroyedError if the key does not exist any more."""
         self.load(again=key_id not in self._by_id and salt not in self._files)
         found = self._by_id.get(key_id)
         if found is not None:
@@ -202,19 +204,19 @@ class KeyStore:
         return kept.key
 
     def topic_of(self, key_id: bytes, salt: bytes) -> str:
-        """Whose key it is; call `file_key` first."""
+        """The topic that the key belongs to; call `file_key` first."""
         found = self._by_id.get(key_id) or self._files.get(salt)
         return "" if found is None else found.topic
 
     def renew(self, topic: str) -> None:
-        """A new key for the topic's next files; those before stay until `destroy`."""
+        """Create a new key for the topic's next files; earlier keys stay until `destroy`."""
         self.load(again=True)
         self._add(TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES)))
         self._save()
 
     def destroy(self, topic: str, headers: Iterable[tuple[bytes, bytes]], *, newest: bool) -> None:
-        """Destroy the keys of the topic, with the newest or without. The files with these headers (key id, salt) can
-        still be read; every other file and copy that they encrypt never again.
+        """Destroy the keys of the topic, with the newest key or without. The files with these headers (key id, salt)
+        stay readable. Every other file and copy that the keys encrypt is lost for ever.
         """
         self.load(again=True)
         left = None if newest else self._by_topic.get(topic)
@@ -230,7 +232,7 @@ class KeyStore:
         self._save()
 
     def topics(self) -> set[str]:
-        """Those that have a key or a file with one."""
+        """The topics that have a key, or a file with its own key."""
         self.load()
         return {*self._by_topic, *(key.topic for key in self._files.values())}
 
@@ -241,18 +243,20 @@ class KeyStore:
     # The mark
 
     def before_note(self, path: str) -> str | None:
-        """What the list says of a file that may be older than the mark; None when it is not in the list."""
+        """The list's entry for a file that may be older than the mark; None if the list has no entry for the file."""
         self.load()
         folder, name = os.path.split(os.path.relpath(path, self.directory))
         note = (self._before or {}).get(folder, {}).get(name)
         return None if note == PLAIN and self._masters.refuses_plain else note
 
     def now_encrypted(self, path: str) -> None:
-        """A file of the list was emptied, so that it begins again as an encrypted one: take it from the list."""
+        """A file of the list was emptied and is encrypted from now on: remove it from the list."""
         self.renamed(f"{path}.tmp", path)
 
     def renamed(self, source: str, target: str) -> None:
-        """Follow a file or folder of the list; saved at once, because the place of an older file is taken by a new one."""
+        """Follow a rename in the list. The list is saved at once, because a new file may take the place of an older
+        one.
+        """
         if not self._before:
             return
         inside = [os.path.relpath(path, self.directory) for path in (source, target)]
@@ -260,7 +264,7 @@ class KeyStore:
             self._save()
 
     def shorten_before(self) -> None:
-        """Take files from the list that are gone."""
+        """Remove files from the list that do not exist any more."""
         if self._before:
             left = still_there(self._storage, self.directory, self._before)
             if left != self._before:
@@ -357,7 +361,7 @@ class KeyStore:
 
 
 def _bound(key_id: bytes, topic: str, version: int) -> bytes:
-    """What a wrapped key is authenticated with."""
+    """The data that authenticates a wrapped key."""
     return (b"" if version == 1 else bytes([version])) + key_id + topic.encode()
 
 

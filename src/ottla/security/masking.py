@@ -1,14 +1,15 @@
 """Fields of messages that a reader may not see, by rule. Pure: trees in, trees out; decoding is the caller's work.
 
-- A rule names topics, one field and a mode: `hide`, `hash` (HMAC-SHA256 with the operator's key: equal values stay equal)
-  or `keep-last-4`.
+- A rule names topics, one field and a mode: `hide`, `hash` (HMAC-SHA256 with the operator's key: equal values stay
+  equal) or `keep-last-4`.
 - A field is `key`, `value` or `header.NAME`, and for key and value a path below: `value.card.number`. A path passes
   through arrays by itself, `*` stands for any field, and names are compared without regard to
   case and underscores.
 - A rule covers everything below its field; names of fields below stay in `hash` and `keep-last-4`.
-- A record of another shape is covered rather than shown: a text, number or bytes where a rule's path goes on (a card that
-  is no object, JSON inside a text, a list of bare values). Behind `*` this holds for text and bytes that look like JSON.
-- What cannot be decoded cannot be masked: the caller hides all of it (`ottla.console.messages.masked`).
+- A record of an unexpected shape is masked rather than shown: text, a number or bytes where a rule's path continues.
+  Examples: a card that is no object, JSON inside a text, a list of bare values. Behind `*` only text and bytes that
+  look like JSON are masked.
+- A record that cannot be decoded cannot be masked: the caller hides all of it (`ottla.console.messages.masked`).
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class MaskRule:
     """Below the part; of a header, its name."""
     mode: str
     exempt: tuple[tuple[str, str], ...] = ()
-    """("role" | "group" | "user", name) of those who see the field."""
+    """("role" | "group" | "user", name) of users who see the field."""
 
     def exempts(self, user: GrantedUser | None, topic: str) -> bool:
-        """None: an export without a user, which nobody is exempt from."""
+        """`user` is None for an export without a user: no exemption applies."""
         if user is None or not user.authenticated:
             return False
         return any(
@@ -54,7 +55,7 @@ class MaskRule:
 
 @dataclass(frozen=True, slots=True)
 class TopicMask:
-    """The rules that hold for one reader on one topic; at least one."""
+    """The rules that apply to one reader on one topic; at least one rule."""
 
     rules: tuple[MaskRule, ...]
     secret: bytes
@@ -106,7 +107,7 @@ def _plain(name: str) -> str:
 
 
 def _below(tree: Any, path: list[str], mode: str, secret: bytes, *, named: bool) -> Any:
-    """`named`: the rule names the field that the tree is, and does not say `*`."""
+    """`named`: the rule's path names the field of this tree and does not use `*`."""
     if isinstance(tree, list | tuple):
         return [_below(each, path, mode, secret, named=named) for each in tree]
     if not path:
@@ -128,7 +129,7 @@ def _may_hold_json(leaf: Any) -> bool:
 
 
 def _covered(tree: Any, mode: str, secret: bytes) -> Any:
-    """All that lies at or below a masked field; null stays null."""
+    """Mask the field and everything below it; null stays null."""
     if isinstance(tree, dict):
         if mode == "hide":
             return HIDDEN
@@ -139,7 +140,7 @@ def _covered(tree: Any, mode: str, secret: bytes) -> Any:
 
 
 def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
-    """`value.card.number` -> ("value", ("card", "number")). ValueError says what is wrong."""
+    """`value.card.number` -> ("value", ("card", "number")). Raises ValueError if the text is no field."""
     part, *path = field.replace("[]", "").replace("[*]", "").split(".")
     if part == "header":
         path = [".".join(path)] if path else []
@@ -149,7 +150,7 @@ def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_exempt(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """`admin` and `role:admin` are a role; `group:NAME` and `user:NAME` name others."""
+    """`admin` and `role:admin` name a role, `group:NAME` a group, `user:NAME` a user."""
     found = []
     for word in words:
         kind, colon, name = word.partition(":")

@@ -1,8 +1,8 @@
 """SASL/OAUTHBEARER (RFC 7628): a signed token shows who the client is.
 
 Signature, issuer, audience, expiry and not-before are checked, with `sasl.oauthbearer.clock.skew.seconds` of grace. A
-token that nobody signed is taken only with `ottla.sasl.oauthbearer.unsecured.enable`, for development. A refused client
-first gets RFC 7628's JSON challenge and hears the reason after its dummy answer, as from Kafka.
+token without a signature is accepted only with `ottla.sasl.oauthbearer.unsecured.enable`, for development. A refused
+client first gets RFC 7628's JSON challenge. The reason follows after the client's dummy answer, as from Kafka.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MESSAGE = re.compile(
 )
 _DUMMY = b"\x01"
 MAX_GROUPS = 1_000
-"""Groups of one token that are looked at."""
+"""The most groups of one token that are used."""
 _ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"]
-"""Asymmetric only: a shared secret in a JWKS would let every reader of it sign."""
+"""Asymmetric only: with a shared secret in a JWKS, every reader of the JWKS could sign."""
 
 
 class TokenRefused(Exception):
-    """Why a token is not taken; never holds the token."""
+    """A token is refused. The message is the reason and never holds the token."""
 
 
 class KeySet(Protocol):
@@ -38,7 +38,7 @@ class KeySet(Protocol):
         ...
 
     def ask_again(self, kid: str | None = None) -> None:
-        """A token could not be verified: with the key `kid` if it names one."""
+        """Report a token that could not be verified. `kid` is the key that the token names, if any."""
         ...
 
 
@@ -68,7 +68,7 @@ def validate_token(text: str, rules: TokenRules, now_ms: int) -> Token:
 
 
 def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
-    """The claims of a token that holds; TokenRefused says why one does not."""
+    """The claims of a valid token. Raises TokenRefused with the reason for an invalid token."""
     claims = _claims(text, rules)
     expires = _seconds(claims, "exp")
     if expires is None:
@@ -145,7 +145,7 @@ def _claims(text: str, rules: TokenRules) -> dict[str, Any]:
             payload = jws.deserialize_compact(text, keys, algorithms=_ALGORITHMS).payload
         claims = json.loads(payload)
     except (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if rules.keys is not None and isinstance(header, dict):  # what is no token says nothing about our keys
+        if rules.keys is not None and isinstance(header, dict):  # text that is no token gives no reason to fetch keys
             kid = header.get("kid")
             rules.keys.ask_again(kid if isinstance(kid, str) else None)
         raise TokenRefused(f"the token cannot be verified ({type(error).__name__})") from None
@@ -166,7 +166,7 @@ class OAuthBearerServer:
 
     def evaluate(self, response: bytes) -> bytes:
         if self._challenge is not None:
-            # Whatever the client answers to the challenge: RFC 7628 has it send one dummy byte, and then it is over.
+            # The login fails whatever the client answers: RFC 7628 requires one dummy byte after the challenge.
             raise SaslFailure(self._challenge.decode() if response == _DUMMY else None)
         match = _MESSAGE.fullmatch(response)
         if match is None or match["scheme"].lower() != b"bearer":

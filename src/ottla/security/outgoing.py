@@ -1,8 +1,8 @@
 """This node as a client of other nodes: TLS and the login that the other's listener asks for.
 
-Credentials are those of the listener: `listener.name.L.M.sasl.jaas.config` with `username` and `password`, the mechanism
-`sasl.mechanism.inter.broker.protocol` or `sasl.mechanism.controller.protocol`. Read anew for every connection, so that
-changed files and settings count from the next one on.
+Credentials are those of the listener: `listener.name.L.M.sasl.jaas.config` with `username` and `password`, the
+mechanism `sasl.mechanism.inter.broker.protocol` or `sasl.mechanism.controller.protocol`. The settings and files are
+read again for every connection, so that changes apply from the next connection on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Send = Callable[[Any, int], Awaitable[Any]]
 
 
 class PeerSecurity:
-    """Of connections to one listener of other nodes."""
+    """The security of connections to one listener of other nodes."""
 
     def __init__(self, config: BrokerConfig, listener: str, mechanism: str) -> None:
         self._config = config
@@ -42,7 +42,7 @@ class PeerSecurity:
         return client_context(self._config.for_listener(self._listener))
 
     async def login(self, send: Send) -> None:
-        """Show who we are; SaslFailure when the other node does not take it, or is not who it should be."""
+        """Log in. Raises SaslFailure if the other node refuses, or does not prove its own identity."""
         if not self._sasl:
             return
         from ottla.protocol.generated.sasl_handshake_request import SaslHandshakeRequest

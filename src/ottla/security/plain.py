@@ -36,7 +36,7 @@ class PlainServer:
             if not given:
                 raise SaslFailure(f"Authentication failed: {what} not specified")
         expected = self._users.get(name)
-        # An unknown name is compared too, and in constant time, so that neither tells itself apart (CVE-2021-38153).
+        # An unknown name is compared too, in constant time: timing reveals no name and no password (CVE-2021-38153).
         matches = hmac.compare_digest(expected if expected is not None else b"", password.encode())
         if expected is None or not matches:
             raise SaslFailure("Authentication failed: Invalid username or password")

@@ -1,6 +1,6 @@
 """Client quotas as Kafka measures them: a rate over sampled windows, a token bucket, and which quota counts for whom.
 
-Nothing here waits: a sensor says how long its client should be left alone. The clock comes with every call.
+Nothing here waits: a sensor returns how long to throttle its client. Every call gets the time as an argument.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 class RateSensor:
-    """Kafka's Rate: samples of a second each, over all that are not older than their number; it assumes that all but
-    one of the windows have passed, so a burst at the beginning is spread over them.
+    """Kafka's Rate: the sum of the last `window_num` samples of `window_ms` each, divided by the time that they cover.
+    At least `window_num - 1` whole windows are assumed to have passed, so a burst at the beginning is spread over
+    them.
     """
 
     __slots__ = ("_num", "_samples", "_window_ms")
@@ -37,7 +38,7 @@ class RateSensor:
         self._samples[-1][1] += value
 
     def throttle_ms(self, bound: float, now_ms: float) -> float:
-        """How long until the rate is within `bound` when nothing more comes."""
+        """Milliseconds until the rate is within `bound` if no more values come."""
         window_ms = self._elapsed_ms(now_ms)
         rate = sum(sample[1] for sample in self._samples) / (window_ms / 1000)
         return (rate - bound) / bound * window_ms if rate > bound else 0.0
@@ -76,7 +77,7 @@ class TokenBucket:
 class Quota(NamedTuple):
     bound: float
     sensor: tuple[str, str, str]
-    """Kind, user, client id: what the quota does not name is empty, so that it is shared."""
+    """Kind, user, client id. A part that the quota does not name is empty, so that clients share the sensor."""
 
 
 class QuotaTable:

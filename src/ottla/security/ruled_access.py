@@ -1,6 +1,6 @@
 """`WebAccess` with access rules: users of the file and of tokens get the rights of their grants.
 
-Without `[[grant]]` sections this is `WebAccess`. With them, a user whom no grant names is refused like a stranger.
+Without `[[grant]]` sections this is `WebAccess`. With them, a user whom no grant names is refused like an unknown user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RuledAccess(WebAccess):
         return self.rules.user(await super().user(authorization, address))
 
     def with_rules(self, path: str | None, *, console: bool = False) -> RuledAccess:
-        """Raises WebAccessError for grants on a server that lets everybody in: nobody would be named by one."""
+        """Raises WebAccessError for grants on a server without a login: no grant could ever match."""
         if path:
             self.rules = load_access_rules(path)
             self.oidc = console and self.rules.oidc is not None

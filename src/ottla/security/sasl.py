@@ -1,7 +1,7 @@
 """One SASL exchange on the server's side: bytes of the client in, bytes for the client out, until it is complete.
 
-A mechanism never touches a socket, a clock or the configuration: it gets what it must know when it is made. A refusal is
-`SaslFailure`; its message goes to the client, so it never says which part of a credential was wrong.
+A mechanism never touches a socket, a clock or the configuration: its constructor gets all that it needs. A refusal is
+`SaslFailure`. Its message goes to the client, so the message never names the wrong part of a credential.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 
 
 class SaslFailure(Exception):
-    """The client is not let in. Without a message it hears only that its credentials are invalid, as from Kafka."""
+    """The login is refused. Without a message the client gets only "invalid credentials", as from Kafka."""
 
 
 class SaslServer(Protocol):
     complete: bool
     name: str
-    """Whom the client has shown to be; only when complete."""
+    """The name that the client has proved; set only when complete."""
     expires_at_ms: int | None
     """When the credential itself ends (a token's expiry); None when it does not."""
     token_authenticated: bool
@@ -33,6 +33,6 @@ class SaslServer(Protocol):
 
 
 def check_authorization_id(authorization_id: str, name: str) -> None:
-    """Nobody acts for somebody else (CVE-2017-12610)."""
+    """No user acts for a different user (CVE-2017-12610)."""
     if authorization_id and authorization_id != name:
         raise SaslFailure("Authentication failed: Client requested an authorization id that is different from username")

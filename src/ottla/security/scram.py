@@ -47,7 +47,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """What is kept: neither the password nor the salted password can be had from it."""
+    """The stored credential. Neither the password nor the salted password can be computed from it."""
     digest = DIGESTS[mechanism]
     client_key = hmac.digest(salted, b"Client Key", digest)
     return ScramCredential(
@@ -60,7 +60,7 @@ def new_credential(mechanism: str, password: str, salt: bytes, iterations: int =
 
 
 class ScramUser(NamedTuple):
-    """What a look-up gives: the credential and the name that a session with it has."""
+    """The result of a look-up: the credential, and the name of a session that uses it."""
 
     credential: ScramCredential
     name: str
@@ -68,7 +68,7 @@ class ScramUser(NamedTuple):
 
 
 class ScramServer:
-    """`find(name, by_token)` is asked once, for the name in the first message."""
+    """`find(name, by_token)` is called once, for the name in the first message."""
 
     def __init__(
         self, mechanism: str, find: Callable[[str, bool], ScramUser | None], new_nonce: Callable[[], str]
@@ -141,7 +141,9 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side, for this node's own logins. `respond` raises SaslFailure when the server is not the real one."""
+    """The client's side, for this node's own logins. `respond` raises SaslFailure if the server does not prove its
+    identity.
+    """
 
     def __init__(self, mechanism: str, name: str, password: str, nonce: str, *, token: bool = False) -> None:
         self._mechanism = mechanism

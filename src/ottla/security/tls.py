@@ -1,8 +1,8 @@
 """TLS contexts from Kafka's ssl.* settings: PEM, PKCS12 and JKS stores, TLS 1.2 and 1.3, client certificates.
 
-`TlsSource` keeps one context and makes a new one when the settings or the files behind them change; connections that are
-up keep the one they began with. A reload that cannot be used is reported once and the old context stays. `key_files.py`
-hands private keys to the TLS library.
+`TlsSource` keeps one context and makes a new context when the settings or their files change. Open connections keep
+their context. If a reload fails, it is reported once and the old context stays. `key_files.py` hands private keys to
+the TLS library.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Stores(NamedTuple):
 
 
 def server_context(config: BrokerConfig, *, client_auth: bool) -> ssl.SSLContext:
-    """For a listener, with its own settings already over the plain ones (`config.for_listener`)."""
+    """The context of a listener; `config` already has the listener's own settings (`config.for_listener`)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _configure(context, config, _stores(config), key_needed=True)
     wanted = _CLIENT_AUTH[config.ssl_client_auth] if client_auth else ssl.CERT_NONE
@@ -141,7 +141,7 @@ def _store(name: str, kind: str, path: str, password: str | None, key_password: 
 
 
 def _load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
-    """Without a password never ask a terminal."""
+    """Without a password the library must not ask on the terminal."""
     try:
         load_chain(context, pem, password or "")
     except (OSError, ValueError) as error:
@@ -151,7 +151,7 @@ def _load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> No
 
 
 class TlsSource:
-    """The context of one listener, fresh."""
+    """The current context of one listener."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class TlsSource:
         self._identity = certificate_identity(_key_pem(config))
         self.mapper = _mapper(config)
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        """Where the listener's connections receive, one after the other, what they hand to the library at once."""
+        """The receive buffer that the listener's connections share: each hands its bytes to the library at once."""
 
     def context(self) -> ssl.SSLContext:
         now = self._monotonic_ms()
@@ -186,7 +186,7 @@ class TlsSource:
         self._reload(config)
 
     def _reload(self, config: BrokerConfig) -> None:
-        stamp = _files(config)  # before they are read: what changes meanwhile is seen at the next look
+        stamp = _files(config)  # before the files are read: a change meanwhile is found at the next check
         if config is self._config:
             self._stamp = stamp
         try:
@@ -201,7 +201,7 @@ class TlsSource:
         self._stamp = stamp
 
     def _check_identity(self, config: BrokerConfig, identity: tuple[str, frozenset[str]] | None) -> None:
-        """A new certificate is for the same server, unless the settings say that it may be another."""
+        """A new certificate must be for the same server, unless the settings allow a different one."""
         if self._identity is None or identity is None:
             return
         if identity[0] != self._identity[0] and not config.ssl_allow_dn_changes:

@@ -1,7 +1,7 @@
-"""OpenSSL's security level: which keys and signatures a TLS context takes (level 2: no SHA-1, RSA from 2,048 bits).
+"""OpenSSL's security level: which keys and signatures a TLS context accepts (level 2: no SHA-1, RSA from 2,048 bits).
 
-Java 17 takes a chain that is signed with SHA-1; OpenSSL refuses it at its usual level. `ottla.ssl.security.level` lowers the level
-of one listener or client; nothing else about the context changes.
+Java 17 accepts a chain that is signed with SHA-1; OpenSSL refuses it at its usual level. `ottla.ssl.security.level`
+lowers the level of one listener or client; nothing else about the context changes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Master keys from a key server that speaks Vault's HTTP API: unwrapped by its transit engine, or read from its key-value store.
+"""Master keys from a key server with Vault's HTTP API: unwrapped by its transit engine, or read from its key-value
+store.
 
-With `ottla.encryption.master.key.wrapped.file` the key server never gives its own key away: the file holds lines of
-`ID:vault:v1:...`, and each is decrypted at `.url` (`https://HOST:8200/v1/transit/decrypt/NAME`). Without that file `.url` is a secret
-with a field `keys` (`https://HOST:8200/v1/secret/data/NAME`). The token comes from a file, which is read again each time, and is
-renewed (`auth/token/renew-self`) before two thirds of its lease are over. Redirects are not followed, answers of more than 64 KiB are
-refused, and plain http is for loopback only. Whatever else the server answers is a KeyStoreError, which the renewal survives.
+With `ottla.encryption.master.key.wrapped.file` the key server never reveals its own key. The file holds lines of
+`ID:vault:v1:...`, and each is decrypted at `.url` (`https://HOST:8200/v1/transit/decrypt/NAME`). Without that file
+`.url` is a secret with a field `keys` (`https://HOST:8200/v1/secret/data/NAME`).
+
+The token comes from a file, which is read again each time. The token is renewed (`auth/token/renew-self`) before two
+thirds of its lease are over. Redirects are not followed, answers of more than 64 KiB are refused, and plain http is for
+loopback only. Any other answer of the server raises KeyStoreError; the renewal then retries.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class VaultSource:
         context = ssl.create_default_context(cafile=config.ottla_encryption_master_key_ca_file)
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirect())
         self._lease_s = 0.0
-        """Of the token, as the last renewal answered; 0: it does not expire, or is not renewable."""
+        """The token's lease from the last renewal; 0 if the token does not expire or is not renewable."""
 
     def wait_s(self, refresh_s: float) -> float:
         return min(refresh_s, max(self._lease_s / 3, _SHORTEST_WAIT_S)) if self._lease_s else refresh_s
@@ -72,7 +75,7 @@ class VaultSource:
         return token
 
     def _renew(self, token: str) -> None:
-        """A token that cannot be renewed is used as it is: the file gets a new one in time, or the next call is refused."""
+        """A token that cannot be renewed stays in use, until the file has a new token or the server refuses a call."""
         if not token:
             return
         try:
@@ -128,7 +131,7 @@ class _RefusedError(KeyStoreError):
 
 
 def _object(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    """A field that should be an object; an empty one when it is something else."""
+    """A field that should be an object; an empty object if the field has a different type."""
     found = answer.get(name)
     return found if isinstance(found, dict) else {}
 

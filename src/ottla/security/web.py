@@ -1,13 +1,13 @@
-"""Who may use the HTTP servers (registry, console, pipelines, a node's own): TLS, basic and bearer authentication, roles.
+"""Access to the HTTP servers (registry, console, pipelines, a node's own): TLS, basic and bearer logins, roles.
 
     access = WebAccess.from_options(users_file="users", tls_key="server.pem")
     app = access.protect(app, role_for=lambda method, path: "read" if method == "GET" else "write")
     uvicorn.run(app, **access.uvicorn_options())
 
-Roles are `read`, `write` and `admin`, each holding the ones before it (`web_users.py` has the users file). A bearer token
-is a JWT signed by a key of the set at `jwks_url`; its claim `role` names the role. Without users and tokens everybody is
-let in, as by a listener without a login: that is for loopback. An address that fails too often waits (`failed_logins.py`),
-and what a browser can be tricked into is refused before anybody is asked who they are (`web_hosts.py`).
+Roles are `read`, `write` and `admin`; each includes the roles before it (`web_users.py` has the users file). A bearer
+token is a JWT signed by a key of the set at `jwks_url`; its claim `role` names the role. Without users and tokens
+everybody has access, as on a listener without a login: that is for loopback. An address that fails too often waits
+(`failed_logins.py`). Requests that a foreign page may have caused are refused before the login (`web_hosts.py`).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 FAILURE_DELAY_S = 0.1
 PROXIES = "FORWARDED_ALLOW_IPS"
-"""Environment: addresses of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count; uvicorn's own name for it."""
+"""uvicorn's environment variable: addresses of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, SendEvent], Awaitable[None]]
 RoleFor = Callable[[str, str], str | None]
-"""Method and path -> the role that is needed; None for a page that everybody may see (a health check)."""
+"""Method and path -> the required role; None for a page without a login (a health check)."""
 
 
 class WebAccess:
@@ -78,10 +78,10 @@ class WebAccess:
         tls_client_ca: str | None = None,
         realm: str = "ottla",
     ) -> Self:
-        """From what a command line gives: nothing and "" are the same. `jwks_url` is the operator's own word, so it is
-        allowed by itself. One file may hold key and certificate: then either option names it.
+        """From command-line options; "" counts as not set. `jwks_url` comes from the operator, so it needs no entry in
+        a list of allowed addresses. One file may hold key and certificate: then either option names it.
 
-        Raises WebAccessError for an option that protects nothing because the option that it belongs to is missing.
+        Raises WebAccessError for an option that has no effect because a second option is missing.
         """
         if tls_client_ca and not (tls_key or tls_certificate):
             raise WebAccessError("--tls-client-ca has no effect without --tls-certificate: set both, or neither")
@@ -98,7 +98,7 @@ class WebAccess:
 
     @property
     def open(self) -> bool:
-        """Whether everybody is let in."""
+        """Whether everybody has access without a login."""
         return self.users is None and self.bearer is None
 
     @property
@@ -108,8 +108,9 @@ class WebAccess:
     def uvicorn_options(self) -> dict[str, Any]:
         """Settings of uvicorn.run or uvicorn.Config: bounded connections, and TLS where there is a key.
 
-        uvicorn believes `X-Forwarded-For` of every peer on loopback unless it is told otherwise: any local user, and
-        anybody behind a tunnel, would choose the address that failed logins and audit events count for.
+        By default uvicorn trusts `X-Forwarded-For` from every peer on loopback. Then any local user, and anybody
+        behind a tunnel, could choose the address for failed logins and audit events. So proxy headers are read
+        only if the environment has `FORWARDED_ALLOW_IPS`.
         """
         from ottla.security.web_connections import bounded_protocol
 
@@ -148,7 +149,9 @@ class WebAccess:
         return context
 
     async def user(self, authorization: str | None, address: str = "") -> WebUser | None:
-        """Of an Authorization header; None when it shows nobody. Raises TooManyFailures when the address must wait."""
+        """The user of an Authorization header; None if it names no valid user. Raises TooManyFailures if the address
+        must wait.
+        """
         if self.open:
             return ANYBODY
         scheme, _, value = (authorization or "").partition(" ")
@@ -167,8 +170,9 @@ class WebAccess:
         return None
 
     async def check(self, name: str, password: str, address: str) -> WebUser | None:
-        """The user of a name and a password. Raises TooManyFailures when the address must wait: a password that was good a
-        minute ago is taken all the same, so that others behind the same address go on."""
+        """The user of a name and a password. Raises TooManyFailures if the address must wait. A password that was
+        right in the last minute is accepted all the same, so that other users behind the same address can continue.
+        """
         if self.users is None:
             return None
         known = self.users.remembered(name, password)
@@ -181,7 +185,7 @@ class WebAccess:
             return found
 
     def protect(self, app: App, *, role_for: RoleFor, hosts: WebHosts | None = None) -> App:
-        """An ASGI application that lets only those in who have the role; `scope["user"]` is the WebUser."""
+        """An ASGI application that answers only users with the role; `scope["user"]` is the WebUser."""
 
         async def guarded(scope: Scope, receive: Receive, send: SendEvent) -> None:
             if scope["type"] not in ("http", "websocket"):
@@ -203,7 +207,7 @@ class WebAccess:
                 wait = [(b"retry-after", str(error.retry_after_s).encode())]
                 await refuse(scope, send, 429, wait, message=str(error))
                 return
-            except WebAccessError as error:  # the users file has changed and cannot be read: nobody is let in
+            except WebAccessError as error:  # the users file has changed and cannot be read: every login is refused
                 await refuse(scope, send, 503, message=str(error))
                 return
             if user is None:
@@ -255,7 +259,7 @@ def jwt_bearer(
     rules = TokenRules(keys=keys, issuer=issuer, audience=audience)
 
     def claims_of(token: str) -> dict[str, Any]:
-        """Once more with fresh keys when the token names a key that is not known; fetching has its own limit."""
+        """Retries with fresh keys if the token names an unknown key; `UrlKeys` limits how often keys are fetched."""
         if not isinstance(keys, UrlKeys):
             return token_claims(token, rules, int(time.time() * 1000))
         keys.refresh_if_wanted()

@@ -1,10 +1,11 @@
-"""Connections of the HTTP servers: so many and no more, and none that keeps a place without asking for anything.
+"""Connections of the HTTP servers: their number is limited, and idle connections do not keep a place.
 
-uvicorn has no limit for a peer that connects and sends nothing, or sends a head or a body byte by byte. Here a head has
-`HEAD_S` seconds, a body and a peer that does not read its answer have `BODY_S`, and at `MAX_CONNECTIONS` the connection
-that has waited longest for its peer makes room for the new one. A connection whose request is being answered stays.
+uvicorn has no limit for a peer that connects and sends nothing, or sends a head or a body byte by byte. Here a peer has
+`HEAD_S` seconds to send a head, and `BODY_S` seconds to send a body or to read its answer. At `MAX_CONNECTIONS` the
+connection that has waited longest for its peer is closed for the new connection. A connection whose request is being
+answered stays open.
 
-TLS starts here too, after the connection was counted: uvicorn hears of a connection only when its handshake is done, and
+TLS starts here too, after the connection was counted: uvicorn sees a connection only when its handshake is done, and
 waits a minute for that.
 """
 
@@ -30,8 +31,9 @@ def bounded_protocol(
     body_s: float = BODY_S,
     tls: ssl.SSLContext | None = None,
 ) -> type[asyncio.Protocol]:
-    """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`). With `tls`
-    the server speaks HTTPS, and uvicorn itself has no certificate."""
+    """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`). With
+    `tls` the server uses HTTPS, and uvicorn itself has no certificate.
+    """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     waiting: dict[Bounded | Handshake, None] = {}
@@ -41,7 +43,7 @@ def bounded_protocol(
     def make_room(newcomer: Bounded | Handshake, connections: set[Any]) -> None:
         if len(connections) + len(handshakes) > max_connections:
             oldest = next(iter(waiting), newcomer)
-            waiting.pop(oldest, None)  # now, not when its end is heard of: more may come before
+            waiting.pop(oldest, None)  # now, not at connection_lost: more connections may come before
             oldest.give_way()
 
     class Bounded(H11Protocol):
@@ -87,7 +89,7 @@ def bounded_protocol(
             self._look()
 
         def _look(self, *, answered: bool = False) -> None:
-            """Note what the connection waits for, and since when."""
+            """Store what the connection waits for, and since when."""
             cycle: Any = self.cycle
             if self._state == "lost":
                 return
@@ -135,7 +137,7 @@ def bounded_protocol(
                     lambda: self._http, self._socket, ssl=tls, ssl_handshake_timeout=head_s
                 )
             except OSError:
-                self._socket.close()  # a peer that does not shake hands gets nothing
+                self._socket.close()  # the handshake failed: close without an answer
             finally:
                 self.end()
 

@@ -1,9 +1,10 @@
-"""Which requests a browser may have been tricked into: refused before anybody looks at who asks.
+"""Refuses requests that a foreign page may have caused in a user's browser, before the login is checked.
 
-- DNS rebinding: the `Host` header names this server. A page of a foreign name that resolves to this address is refused.
-  An IP address is taken: a browser sends an address only when the page's own address has it, and nobody rebinds that.
-- CSRF: a request that changes something comes from no page, or from a page of this server (`Origin`, `Sec-Fetch-Site`).
-- A body has a content type, and not one that an HTML form can send: such a form needs no permission of this server.
+- DNS rebinding: the `Host` header must name this server. A foreign name that resolves to this address is refused. An IP
+  address is accepted: a browser sends an address only if the page's own URL has it, and an address cannot be rebound.
+- CSRF: a request that changes something must come from no page, or from a page of this server (`Origin`,
+  `Sec-Fetch-Site`).
+- A body must have a content type that an HTML form cannot send: browsers send forms without this server's permission.
 
 Nothing here reads the clock, a file or the network.
 """
@@ -41,8 +42,9 @@ class WebHosts:
         return self._any or name in self._names or name.endswith(self._suffixes or ("\0",)) or _is_address(name)
 
     def refusal(self, method: str, headers: Mapping[str, str], *, forms: bool = False) -> Refused | None:
-        """Why a request is not answered; None when it is. `headers` have names in lower case. `forms`: this server takes
-        HTML forms, and protects them by a token of its own."""
+        """Why a request is refused; None if it is not. `headers` have names in lower case. `forms`: this server
+        accepts HTML forms, and protects them by its own token.
+        """
         host = headers.get("host")
         if host is not None and not self.knows(host):
             return Refused(421, f"this server is not known as {_bare(host)!r}: allow the name with {self._setting}")
@@ -54,7 +56,9 @@ class WebHosts:
 
 
 def host_names(listen_host: str, *more: str, machine: str = "") -> tuple[str, ...]:
-    """Names of a server: where it listens, its advertised addresses, and the machine's name where it listens everywhere."""
+    """Names of a server: its listen address, its advertised addresses, and the machine's name if it listens on every
+    address.
+    """
     everywhere = _bare(listen_host) in ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
     hosts = (urlsplit(one).hostname or "" if "://" in one else one for one in more)
     return tuple(name for name in (machine if everywhere else listen_host, *hosts) if name)
@@ -89,8 +93,8 @@ def _is_address(name: str) -> bool:
 
 
 def _is_foreign(headers: Mapping[str, str], *, null_is_ours: bool) -> bool:
-    """A form of our own page has the origin `null` where the page sends no referrer (Fetch, "append a request Origin
-    header"); then `Sec-Fetch-Site` and the form's token tell."""
+    """A form of our own page has the origin `null` if the page sends no referrer (Fetch, "append a request Origin
+    header"). Then `Sec-Fetch-Site` and the form's token decide."""
     origin = headers.get("origin")
     if origin is not None and not (null_is_ours and origin == "null"):
         return origin.partition("://")[2].lower() != (headers.get("host") or "").lower()

@@ -1,11 +1,13 @@
 """The users file of the HTTP servers: who they are, what they may do, how a password is checked.
 
     NAME:ROLE[,ROLE]:HASH     roles read, write, admin (the console's words for them: viewer, operator, admin)
+
     NAME:HASH or NAME:SECRET  the short form, with every right; a secret that holds a colon must be hashed
 
-A line that can be read in two ways is refused with its number: `NAME:ROLE` (a role without a password, or a password that
-is the name of a role) and a second line for the same name. A hash is `scrypt$SALT$HASH` (base64; `hash_password` makes it, `ottla console --hash-password` prints it) or
-`pbkdf2_sha256$ITERATIONS$SALT$HASH` (hex). The file is read again when it changes.
+An ambiguous line is refused with its number. `NAME:ROLE` is ambiguous: a role without a password, or a password that
+is the name of a role. So is a second line for the same name. A hash is `scrypt$SALT$HASH` (base64) or
+`pbkdf2_sha256$ITERATIONS$SALT$HASH` (hex). `hash_password` makes a scrypt hash; `ottla console --hash-password` prints
+one. The file is read again when it changes.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class WebUser:
     name: str
     role: str
     groups: tuple[str, ...] = ()
-    """Of a token's claim `groups`; grants (`ottla.security.grants`) may name them."""
+    """The groups in a token's claim `groups`; grants (`ottla.security.grants`) may name them."""
 
     def may(self, role: str) -> bool:
         return _RANK[self.role] >= _RANK[role]
@@ -78,12 +80,12 @@ def check_password(password: str, stored: str) -> bool:
 
 
 def _base64(text: str) -> bytes:
-    """The common alphabet or the one of addresses: the console's hashes were written in the latter."""
+    """The standard or the URL-safe alphabet: older hashes of the console use the URL-safe alphabet."""
     return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
 
 
 _NOBODY_HASH = "scrypt$AAAAAAAAAAAAAAAAAAAAAA==$" + "A" * 43 + "="
-"""Compared with when the name is unknown, so that it takes as long."""
+"""The hash that an unknown name is compared with, so that the check takes as long as for a known name."""
 
 
 class _Entry(NamedTuple):
@@ -135,7 +137,7 @@ class WebUsers:
         return entry.user
 
     def remembered(self, name: str, password: str) -> WebUser | None:
-        """Whoever showed this password in the last minute; costs no hashing of passwords."""
+        """The user who logged in with this password in the last minute. Needs no password hashing."""
         self._refresh()
         known = self._remembered.get(self._key(name, password))
         return known[1] if known is not None and known[0] > time.monotonic() else None
@@ -144,7 +146,7 @@ class WebUsers:
         return hmac.digest(self._secret, f"{name}\0{password}".encode(), "sha256")
 
     def named(self, name: str) -> WebUser | None:
-        """Who has logged in before, as the file has them now: for sessions."""
+        """The current entry of a user who has logged in before; for sessions."""
         self._refresh()
         entry = self._entries.get(name)
         return entry.user if entry is not None else None

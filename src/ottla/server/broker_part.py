@@ -174,7 +174,7 @@ class BrokerPart:
     # -------------------------------------------------------------------------------------------------- start and stop
 
     async def start(self, let_in: Callable[[], None]) -> None:
-        """Load every partition, register, take the partitions up; `let_in` opens the door to clients in between."""
+        """Load every partition, register, start the partitions. `let_in` is called in between and accepts clients."""
         broker, config, registration = self.broker, self._config, self._registration
         cordon(self._logs.directories, config.cordoned_log_dirs)
         # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
@@ -186,7 +186,7 @@ class BrokerPart:
             raise StartupError(str(error)) from error
         alone = registration.alone
         if alone:
-            # Leaders are known only then: partitions hear of their state once, not of every step of the registration.
+            # Leaders are known only now: partitions get their state once, not at every step of the registration.
             await registration.unfence()
         self._quorum.publisher.subscribe(broker.replicas.on_metadata)
         self._quorum.publisher.subscribe(self._on_coordinators_metadata)
@@ -225,12 +225,12 @@ class BrokerPart:
         return Eraser(self._logs, self._clock, self._logs.custody)
 
     async def hand_over(self) -> None:
-        """Controlled shutdown: the controller moves our leaders to others first."""
+        """Controlled shutdown: the controller first moves leadership to other brokers."""
         if self._config.controlled_shutdown_enable:
             await self._registration.shut_down()
 
     async def leave(self) -> None:
-        """End what runs by itself; the logs stay open until `close_logs`."""
+        """Stop all tasks; the logs stay open until `close_logs`."""
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
@@ -259,7 +259,7 @@ class BrokerPart:
     # ------------------------------------------------------------------------------------------------------- meanwhile
 
     def _on_coordinators_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A coordinator is made when there is a topic to load from, or a client that asks for it."""
+        """A coordinator is created when there is a topic to load from, or when a client asks for it."""
         broker = self.broker
         if broker.has_groups or OFFSETS_TOPIC in image.topics_by_name:
             broker.groups.on_metadata(delta, image, broker.metadata_offset)
@@ -287,7 +287,7 @@ class BrokerPart:
 
 
 def _in_threads(calls: Iterable[Callable[[], None]]) -> None:
-    """The syncs of a shutdown side by side: a disk takes several at once."""
+    """Run the syncs of a shutdown in parallel: a disk handles several at once."""
     with ThreadPoolExecutor(_SYNC_THREADS) as pool:
         for _ in pool.map(lambda call: call(), calls):
             pass

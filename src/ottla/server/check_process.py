@@ -34,14 +34,14 @@ class SchemaText(NamedTuple):
 
 
 class CheckProcess:
-    """`check` is for one thread; any thread may close it."""
+    """Only one thread may call `check`; any thread may close the process."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     def check(self, schema: SchemaText, payload: bytes, timeout_s: float) -> str | None:
-        """What is wrong with the payload. TimeoutError when that is not known in time."""
+        """What is wrong with the payload. Raises TimeoutError if the check does not finish in time."""
         child = self._child or self._start()
         try:
             _pipe(child.stdin).write(pickle.dumps((schema, payload)))
@@ -92,7 +92,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def _line(child: subprocess.Popen[bytes], timeout_s: float) -> bytes:
-    """The next line of the child, which writes whole lines and one for each question."""
+    """The next line of the child, which writes one whole line for each question."""
     out = _pipe(child.stdout)
     poll = select.poll()
     poll.register(out, select.POLLIN)

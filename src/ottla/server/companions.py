@@ -1,7 +1,7 @@
-"""Processes that `ottla up` starts beside the node: the registry, and whatever else speaks the wire only.
+"""Processes that `ottla up` starts beside the node: the registry, and other commands that only use the wire protocol.
 
-They start after the node and cost it nothing; each prints its own line. A companion that cannot start says so and the
-node goes on. It reads its standard input and ends when that closes, so that none outlives a node that was killed.
+Companions start after the node, and each prints its own line. A companion that cannot start reports the reason, and the
+node continues. A companion reads its standard input and ends when it closes, so none outlives a node that was killed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Companions:
 
     def start(self, arguments: Sequence[str]) -> None:
         """`arguments` are those of an `ottla` command that ends with its standard input."""
-        # Python is asked for by its own path, and the arguments are ours; a session of its own keeps Ctrl-C for the
-        # node, which stops its companions in order.
+        # The command is Python's own path with our arguments. In its own session a companion does not get Ctrl-C: the
+        # node gets it, and stops its companions in order.
         self._processes.append(
-            subprocess.Popen(  # noqa: S603 - as said
+            subprocess.Popen(  # noqa: S603 - see above
                 own_command(*arguments), stdin=subprocess.PIPE, start_new_session=True
             )
         )

@@ -1,12 +1,12 @@
 """The way to the active controller: a call when it is in this process, else the wire.
 
-A client's request travels in an Envelope with its principal, so that the controller judges the client and not this
-node; what the node asks for itself goes as it is. Until the deadline a request follows the leadership of the quorum:
-no leader, a lost connection or NOT_CONTROLLER mean looking again. So a request may be decided twice, as with Kafka.
+A client's request travels in an Envelope with its principal, so that the controller authorizes the client and not this
+node. The node's own requests have no envelope. Until the deadline a request follows the leadership of the quorum: no
+leader, a lost connection or NOT_CONTROLLER cause a retry. So a request may be decided twice, as with Kafka.
 
-Each kind of request has its own connection, because the controller answers the requests of one connection in order: a
-heartbeat never waits for clients' requests, and a request that times out costs only the connection of its own kind.
-A client waits for its answer before the next of its requests is read, so `max.connections` limits what waits here.
+Each kind of request has its own connection, because the controller answers the requests of one connection in order. A
+heartbeat never waits for clients' requests, and a request that times out closes only the connection of its own kind.
+A client's next request is read only after the answer, so `max.connections` limits the requests that wait here.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class ControllerChannel:
     async def submit(
         self, request: Any, context: RequestContext | None, *, timeout_ms: float | None = None, once: bool = False
     ) -> Any:
-        """The controller's answer; REQUEST_TIMED_OUT as the API says it when there is none in time. With `once` an
-        answer of NOT_CONTROLLER is an answer."""
+        """The controller's answer; without an answer in time, the API's response with REQUEST_TIMED_OUT. With `once`
+        an answer of NOT_CONTROLLER is returned, not retried."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         while True:
@@ -97,7 +97,7 @@ class ControllerChannel:
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _attempt(self, request: Any, context: RequestContext | None, deadline: float) -> Any:
-        """One try; None when nobody answered."""
+        """One try; None if no controller answered."""
         if self._local is not None and self._is_active():
             return await self.decide(request, context)
         leader = self._leader()
@@ -115,7 +115,7 @@ class ControllerChannel:
             return None
 
     async def decide(self, request: Any, context: RequestContext | None) -> Any:
-        """Ask the controller of this process; None when it is not active any more."""
+        """Ask the controller of this process; None if it is not active any more."""
         if self._local is None:
             return None
         if request.API_KEY in _OF_THE_QUORUM:
@@ -167,7 +167,7 @@ def _version(request: Any, context: RequestContext | None) -> int:
 
 
 def _controller_context(request: Any, context: RequestContext | None) -> ControllerContext:
-    """What the decision may know of who asks; the node itself (no context) may write everywhere."""
+    """The client's rights, for the decision. The node itself (no context) may write everywhere."""
     version = _version(request, context)
     if context is None:
         return ControllerContext(version=version)
@@ -183,7 +183,7 @@ def _not_controller(response: Any) -> bool:
 
 
 async def _forward(client: NodeClient, request: Message, context: RequestContext, timeout_ms: float) -> Any:
-    """In an Envelope; None when the other node is not the controller (any more)."""
+    """Send the request in an Envelope; None if the other node is not the controller (any more)."""
     from ottla.protocol.generated.envelope_request import EnvelopeRequest
 
     version = _version(request, context)

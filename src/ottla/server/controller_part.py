@@ -1,4 +1,4 @@
-"""The controller of a node introduces itself to the active one, whoever that is, so that all know where it listens."""
+"""A node's controller registers with the active controller, so that all nodes learn where it listens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ControllerPart:
         return known is not None and known.incarnation_id == self._incarnation
 
     async def _register(self) -> None:
-        """Until it is in the committed metadata."""
+        """Retry until the registration is in the committed metadata."""
         while not self._registered:
             code = await self._attempt()
             if code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):

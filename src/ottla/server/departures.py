@@ -1,8 +1,8 @@
-"""The active controller's eye on brokers that die: a broken heartbeat connection is looked into at once.
+"""The active controller checks brokers that may have died: a broken heartbeat connection starts a check at once.
 
-A broker whose port refuses connections is not running; fencing it then, and not when its session runs out, is safe and
-lets its partitions go on after a moment. Silence proves nothing, so a broker that hangs is left to its session. A new
-controller looks at every broker once: the one that it replaces may have died with its own broker.
+A broker whose port refuses connections is not running. Fencing it at once, and not at the end of its session, is safe
+and moves its partitions early. Silence proves nothing, so a hanging broker is fenced only when its session ends. A new
+controller checks every broker once: the previous controller may have died together with its own broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 PROBE_TIMEOUT_MS = 2_000
 WATCH_MS = 100
 LOOKS_MS = (0, 50, 200, 500, 1_000)
-"""Pauses before each look at a broker whose connection broke."""
+"""Pauses before each check of a broker whose connection broke."""
 
 
 class Departures:
@@ -61,7 +61,7 @@ class Departures:
             await asyncio.sleep(WATCH_MS / 1000)
 
     def on_disconnected(self, broker_id: NodeId, broker_epoch: int) -> None:
-        """The connection of its heartbeats broke, or nobody knows of any."""
+        """The broker's heartbeat connection broke, or this controller has none."""
         if broker_id == self._node_id or self._active_epoch() is None:
             return
         task = asyncio.ensure_future(self._look(broker_id, broker_epoch))
@@ -69,8 +69,9 @@ class Departures:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, broker_id: NodeId, broker_epoch: int) -> None:
-        """More than once: a process that is killed loses its connections before its ports, and a port that is still open
-        for a moment takes connections that nobody will answer."""
+        """Check more than once. A killed process loses its connections before its ports, and a port that is still open
+        for a moment accepts connections that no process answers.
+        """
         for pause_ms in LOOKS_MS:
             await asyncio.sleep(pause_ms / 1000)
             broker = self._image().brokers.get(broker_id)

@@ -1,4 +1,4 @@
-"""The directories of a node: whose they are, and that nobody else uses them."""
+"""The directories of a node: checks that they belong to this node, and locks them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ class Directories:
         self._random = random
         self._unlock: Callable[[], None] | None = None
         self.logs: LogStore | None = None
-        """A broker's; a controller alone has no partitions but the metadata log."""
+        """The logs of a broker. A node that is only a controller has no partition but the metadata log."""
 
     def open(self, on_failed: OnFailed) -> MetaProperties:
-        """Take them all; what the metadata directory says of this node. StartupError with the reason."""
+        """Lock and open all directories. Returns the meta.properties of the metadata directory. Raises StartupError
+        with the reason.
+        """
         config = self._config
         try:
             found = load_ensemble(
@@ -60,8 +62,9 @@ class Directories:
         return self.logs
 
     def _check_metadata_place(self) -> None:
-        """Without `metadata.log.dir` it is the first of `log.dirs`: in another order a node would begin anew, and vote
-        twice."""
+        """Without `metadata.log.dir` the metadata directory is the first of `log.dirs`. If the order of `log.dirs`
+        changed, the node would start with an empty metadata log and could vote twice.
+        """
         for path in self._config.data_dirs:
             place = f"{path}/{METADATA_DIR}"
             if path != self._config.metadata_dir and self._storage.exists(place):
@@ -84,8 +87,8 @@ class Directories:
         self.logs = logs
 
     def _take_metadata_dir(self, path: str) -> None:
-        """A data directory may be offline, but without its metadata log a node is nothing: it must be writable. A
-        broker's log store locks `log.dirs`; another metadata directory is locked here.
+        """A data directory may be offline, but the metadata directory must be writable: a node cannot run without its
+        metadata log. A broker's log store locks `log.dirs`; a metadata directory outside `log.dirs` is locked here.
         """
         self._storage.open(f"{path}/{FILE_NAME}").close()
         if path not in self._config.data_dirs or not self._config.is_broker:
@@ -94,7 +97,7 @@ class Directories:
                 raise StartupError(f"{path} is locked: another server is running on it")
 
     def release(self) -> None:
-        """The lock of the metadata directory; the log store releases its own."""
+        """Release the lock of the metadata directory; the log store releases its own locks."""
         if self._unlock is not None:
             self._unlock()
             self._unlock = None

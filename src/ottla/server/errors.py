@@ -1,7 +1,7 @@
-"""Why a node does not start: one line that says what, where and what to do."""
+"""Why a node does not start: one line with what happened, where, and what to do."""
 
 from __future__ import annotations
 
 
 class StartupError(Exception):
-    """Nothing was changed on disk by whoever raises this."""
+    """The code that raises this error has changed nothing on disk."""

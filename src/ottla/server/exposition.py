@@ -1,8 +1,9 @@
 """A node's metrics as Prometheus reads them, under the names that the JMX exporter gives Kafka's beans.
 
-Those names come from the exporter's widely copied rules for Kafka (everything in lower case, PerSec meters as `_total`,
-percentiles as a `quantile` label), so that dashboards and alerts made for Kafka find what they look for. What Kafka does
-not have begins with `ottla_`. The table METRICS is also the docs page; a test compares it with a real exporter's output.
+Those names come from the exporter's widely copied rules for Kafka: everything in lower case, PerSec meters as
+`_total`, percentiles as a `quantile` label. So dashboards and alerts made for Kafka find their metrics. Metrics that
+Kafka does not have begin with `ottla_`. The table METRICS is also the docs page; a test compares it with a real
+exporter's output.
 """
 
 from __future__ import annotations
@@ -114,9 +115,8 @@ async def expose(
     resident_bytes: int | None,
     lags: Iterable[Lag] = (),
 ) -> str:
-    """`resident_bytes`: the memory of the process, None where the system does not report it.
-
-    Lags, of which clients may make many, and the text of all samples are made in slices: others have a turn in between.
+    """`resident_bytes`: the memory of the process; None if the system does not report it. Clients can cause many lags,
+    so lags and the text of all samples are built in slices, with other work in between.
     """
     by_name: dict[str, list[Sample]] = {}
     for sample in (*_samples(server, listeners, active=active_controller), *_process(server, resident_bytes)):
@@ -263,7 +263,7 @@ def _process(server: Broker | ControllerServer, resident_bytes: int | None) -> I
     yield "ottla_info", labels, 1
     yield "process_cpu_seconds_total", {}, usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", {}, _STARTED
-    # What the system does not tell is left out.
+    # Values that the system does not report are left out.
     if resident_bytes is not None:
         yield "process_resident_memory_bytes", {}, resident_bytes
     if (descriptors := open_descriptors()) is not None:

@@ -1,7 +1,7 @@
-"""`ottla storage format --add-scram`: the first users of a cluster, so that its listeners can ask for SCRAM from the start.
+"""`ottla storage format --add-scram`: the first users of a cluster, so that its listeners can use SCRAM from the start.
 
-The argument is Kafka's: `SCRAM-SHA-256=[name=alice,iterations=8192,salt="...",password=...]`. What is wrong with one is
-said without its values.
+The argument is Kafka's: `SCRAM-SHA-256=[name=alice,iterations=8192,salt="...",password=...]`. Error messages hold
+no value of an option.
 """
 
 from __future__ import annotations

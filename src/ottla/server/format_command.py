@@ -39,8 +39,9 @@ class FormatOptions:
 
 
 def format_from_file(file: Path, options: FormatOptions, prefix: str = "ottla: ", *, strict: bool = False) -> int:
-    """`prefix` stands before what went wrong; Kafka's own tool has none. `strict`: a property that Kafka does not know
-    is an error."""
+    """`prefix` precedes an error message; Kafka's own tool has none. `strict`: a property that Kafka does not have is
+    an error.
+    """
 
     def work(config: BrokerConfig) -> tuple[list[str], int]:
         if not options.as_kafka:
@@ -68,7 +69,7 @@ def _with_config(
 
 
 def format_request(config: BrokerConfig, options: FormatOptions) -> FormatRequest:
-    """What to format, or StartupError for flags that do not fit the configuration."""
+    """The directories to format. Raises StartupError for flags that do not fit the configuration."""
     if not options.as_kafka:
         _check_cluster_id(options.cluster_id)
     dynamic = options.standalone or options.initial_controllers is not None
@@ -146,7 +147,7 @@ def _feature(text: str) -> tuple[str, int]:
 
 
 def _info(config: BrokerConfig) -> tuple[list[str], int]:
-    """What Kafka's tool prints: the directories, their one set of properties, and what is wrong with any of them."""
+    """The output of Kafka's tool: the directories, their common properties, and the problems of any directory."""
     directories = list(dict.fromkeys([*config.data_dirs, config.metadata_dir]))
     found: dict[str, MetaProperties] = {}
     problems: list[str] = []

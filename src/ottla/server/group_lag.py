@@ -1,10 +1,14 @@
-"""How far the groups of this node are behind, in records and in seconds. Looked up when somebody asks, between other work.
+"""How far the groups of this node are behind, in records and in seconds. Computed on request, in pieces between other
+work.
 
-A node tells of the groups that it coordinates. The end of a partition and the time of the first record that was not read
-come from its own log, as leader or follower; of partitions that it does not hold, the leader is asked (ListOffsets, and
-a Fetch of one batch where the record's time is not known yet). Times are remembered as long as the group stays where it
-is. Records of one batch are taken to be as old as the batch: its first time at its first record, its last one further in.
-Everything is bounded, and what does not come in time is left out of this answer.
+A node reports the groups that it coordinates. Two values are needed: the end of a partition, and the time of the first
+record that was not read. If this node has a replica of the partition, both come from its log. For other partitions the
+node asks the leader: ListOffsets, and a Fetch of one batch if the record's time is not known yet. Times are cached
+as long as the group stays at its offset.
+
+A record's time comes from its batch's header: the first timestamp for the first record of a batch with client
+timestamps, else the last timestamp. Everything is bounded, and values that do not come in time are left out of the
+answer.
 """
 
 from __future__ import annotations
@@ -27,9 +31,9 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 MAX_POSITIONS = 50_000
-"""Group and partition; more are not told."""
+"""Pairs of group and partition; further pairs are not reported."""
 _MAX_FETCHES = 64
-"""Batches asked of one leader for one answer; the rest is asked for the next."""
+"""Batches fetched from one leader for one answer; the next answer fetches the rest."""
 _FRESH_MS = 1000.0
 _PEER_SECONDS = 3.0
 _BREATH = 256
@@ -37,7 +41,7 @@ _NO_SESSION = -1
 
 
 class _Position(NamedTuple):
-    """Where a group goes on."""
+    """Where a group continues to read."""
 
     group: str
     topic: str
@@ -45,7 +49,7 @@ class _Position(NamedTuple):
     partition: int
     offset: int
     done: int
-    """Records behind the offset that are done with all the same (share groups)."""
+    """Records behind the offset that are already acknowledged (share groups)."""
     first: int
     """The first record that is still there: the offset, or where the log starts."""
 
@@ -60,7 +64,7 @@ class Lag(NamedTuple):
     partition: int
     records: int
     since_ms: int | None
-    """The time of the first record not read; None when it is not known (yet)."""
+    """The timestamp of the first record that was not read; None if it is not known (yet)."""
 
 
 class GroupLag:
@@ -72,7 +76,7 @@ class GroupLag:
         self._looking: asyncio.Task[None] | None = None
 
     async def now(self) -> list[Lag]:
-        """At most a second old; those who ask at once share one look."""
+        """At most a second old; concurrent callers share one computation."""
         if self._broker.clock.monotonic_ms() - self._looked_ms >= _FRESH_MS:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.ensure_future(self._look())
@@ -164,7 +168,7 @@ class GroupLag:
         since_ms = self._times.get(position.record) if records else None
         return Lag(position.group, position.topic, position.partition, records, since_ms)
 
-    # Logs of others
+    # Logs of other brokers
 
     async def _from_leader(self, leader: NodeId, positions: list[_Position]) -> list[Lag]:
         try:

@@ -1,7 +1,7 @@
 """The periodic duties of a node, on its loop: retention, checkpoints, flushing, expiry, compaction, moves.
 
-Each duty is a short synchronous call on the log store; what blocks (fsync) runs in a thread. A duty that fails is
-logged and tried again at its next turn; it never stops the others.
+Each duty is a short synchronous call on the log store; blocking calls (fsync) run in a thread. A duty that fails is
+logged and retried at its next turn; it never stops other duties.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Housekeeping:
         self._eraser = eraser
         self._tasks: list[asyncio.Task[None]] = []
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
-        """Nothing else runs there: what waits for a network keeps no disk waiting."""
+        """Only syncs run in these threads, so that a wait for the network never delays a sync."""
         self._may_move = 0.0
         self._move_checked_ms = clock.monotonic_ms()
 
@@ -77,7 +77,7 @@ class Housekeeping:
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, partial(logs.checkpoint_recovery_points, sync=False)
         )
-        # Synced, because nothing else knows what DeleteRecords hides; written only when it has changed.
+        # Synced, because only this checkpoint holds the effect of DeleteRecords; written only after a change.
         self._every(config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_log_start_offsets)
         self._every(
             config.replica_high_watermark_checkpoint_interval_ms, partial(logs.checkpoint_high_watermarks, sync=False)
@@ -106,7 +106,9 @@ class Housekeeping:
         first_ms: int | None = None,
         idle_ms: int | None = None,
     ) -> None:
-        """Run `duty` at an interval; with `idle_ms`, at that one as long as the duty says that it had nothing to do."""
+        """Run `duty` at an interval. With `idle_ms`, that interval applies after a run that returned a false value,
+        which means that there was nothing to do.
+        """
         if interval_ms < _FOREVER_MS:
             self._tasks.append(asyncio.ensure_future(self._repeat(interval_ms, duty, first_ms, idle_ms)))
 
@@ -136,13 +138,13 @@ class Housekeeping:
         self._logs.remove_expired_producers(self._clock.time_ms())
 
     async def _remove_files(self) -> None:
-        """In a thread, one after the other: the file system takes its time for a large segment."""
+        """In a thread, one file after the other: removing a large segment can take long."""
         loop = asyncio.get_running_loop()
         for removal in self._logs.removals(self._clock.time_ms()):
             await loop.run_in_executor(None, removal)
 
     async def _move(self) -> bool:
-        """A piece of the moves, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
+        """Copy a piece of the moves, as large as replica.alter.log.dirs.io.max.bytes.per.second allows."""
         now_ms = self._clock.monotonic_ms()
         rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second / 1000
         self._may_move = min(self._may_move + rate * (now_ms - self._move_checked_ms), MOVE_CHUNK_BYTES)
@@ -167,7 +169,7 @@ class Housekeeping:
                 await self._flush(partition_log, base_offset)
 
     async def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
-        """A log that cannot be synced now does not keep the others from it: it is still due at the next turn."""
+        """A log that cannot be synced now is retried at the next turn, and does not delay other logs."""
         try:
             plan = partition_log.prepare_flush(up_to)
         except KafkaError as error:
@@ -185,7 +187,7 @@ class Housekeeping:
     # Compaction
 
     async def _clean(self) -> None:
-        """What is to be erased, then log by log, the dirtiest first; a pause when nothing is worth it."""
+        """Erase records that are due, then clean log by log, the dirtiest first; pause if there is nothing to do."""
         pause_ms = self._config.log_cleaner_backoff_ms
         if self._eraser is not None:
             pause_ms = min(pause_ms, ERASURE_CHECK_MS)
@@ -202,12 +204,12 @@ class Housekeeping:
             return await self._in_slices(work())
         except (KafkaError, OSError) as error:
             log.error("cleaning.failed", reason=str(error))
-        except Exception as error:  # as above: a damaged key or log must not end cleaning for all others
+        except Exception as error:  # as above: a damaged key or log must not end cleaning for other logs
             log.error("cleaning.failed", exc_info=error)
         return False
 
     async def _in_slices(self, steps: Generator[BlockingSync | None, None, object]) -> bool:
-        """In slices of two milliseconds with pauses twice as long, so that produce and fetch go on in between."""
+        """Work in slices of 2 ms with pauses twice as long, so that produce and fetch continue in between."""
         loop = asyncio.get_running_loop()
         clock, moved = self._clock, self._cleaner.moved
         began = clock.monotonic_ms()
@@ -219,7 +221,7 @@ class Housekeeping:
                 try:
                     await loop.run_in_executor(self._syncs, sync)
                 except OSError as error:
-                    steps.throw(error)  # the steps know whose disk that was
+                    steps.throw(error)  # the steps handle the failure of their disk
             elif clock.monotonic_ms() - began >= CLEAN_SLICE_MS:
                 rate = max(self._config.log_cleaner_io_max_bytes_per_second, 1.0)
                 due_ms = start_ms + (moved.bytes - start_bytes) * 1000 / rate

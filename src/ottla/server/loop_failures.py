@@ -1,4 +1,6 @@
-"""What nobody awaits and the event loop reports: one line of the log each, a traceback only for what is a bug of ours."""
+"""Errors that the event loop reports because no task awaits them: one log line each, a traceback only for our own
+bugs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _TLS = "Fatal error on SSL protocol"
 
 
 def on_loop_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A TLS peer whose socket went away between two steps of uvloop is fatal to it; for us it is a hangup."""
+    """If a TLS peer disappears between two steps, uvloop reports a fatal error; here it is only a lost connection."""
     error, message = context.get("exception"), str(context.get("message", ""))
     transport = context.get("transport")
     if message == _TLS and transport is not None and transport.is_closing():

@@ -1,7 +1,7 @@
 """Follows the master keys of encryption at rest while the node runs: renewal in a thread, rotation on the loop.
 
-Loaded only where something is encrypted. Every few seconds each log directory takes over a new master key; without this a
-directory in which no new file begins would keep its keys wrapped by the old one.
+Loaded only if something is encrypted. Every few seconds (`CHECK_MS`) each log directory takes over a new master key.
+Without this check, a directory without new files would keep its keys wrapped by the old master key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a metric is: a row of the tables of `exposition.py` and `group_metrics.py`, and of the docs page."""
+"""A metric: one row of the tables of `exposition.py` and `group_metrics.py`, and of the docs page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node tells over HTTP: metrics, health, readiness, lineage. Only where `ottla.http.listener` says an address."""
+"""A node's HTTP server: metrics, health, readiness, lineage. Runs only if `ottla.http.listener` has an address."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _NO_LOGIN = (
 
 
 class Monitoring:
-    """Up before the node serves, so that it can say that it does not yet, and until it has handed its partitions over."""
+    """Starts before the node serves clients, to report that the node is not ready. Stops after the node has handed
+    over its partitions.
+    """
 
     def __init__(
         self,
@@ -74,11 +76,11 @@ class Monitoring:
         await self._server.start()
 
     def serving(self, server: Broker | ControllerServer) -> None:
-        """Clients have been let in."""
+        """The node accepts clients from now on."""
         self._told_of = server
 
     def stopping(self) -> None:
-        """From now on not ready: whoever balances load should look elsewhere."""
+        """Report the node as not ready from now on, so that load balancers use other nodes."""
         self._stopping = True
 
     def stop(self) -> None:
@@ -107,7 +109,7 @@ class Monitoring:
         return HttpAnswer("ok\n")
 
     def _ready(self) -> HttpAnswer:
-        """Ready: clients are let in, the broker is registered and not fenced (they find it in the metadata), no stop."""
+        """Ready: the node accepts clients, its broker is registered and not fenced, and the node is not stopping."""
         if self._stopping:
             return HttpAnswer("stopping\n", status=503)
         if self._told_of is None:

@@ -1,7 +1,7 @@
-"""One node: everything put together, started in order and stopped in reverse.
+"""One node: all parts together, started in order and stopped in reverse.
 
 Sockets are bound before anything on disk is touched, so that a port in use changes nothing. The controller's listener
-opens first, because the quorum needs it to elect; clients are let in only when every partition is loaded.
+opens first, because the quorum needs it to elect. The node accepts clients only when every partition is loaded.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class Node:
     # Addresses
 
     def bind(self) -> None:
-        """Take the ports; StartupError when one is in use. Nothing on disk is touched."""
+        """Bind the ports. Raises StartupError if a port is in use. Nothing on disk is touched."""
         self._sockets.bind(self.config)
 
     @property
     def ports(self) -> dict[str, int]:
-        """Listener name -> port that was bound (of interest where port 0 was asked for)."""
+        """Listener name -> bound port (useful if the configured port is 0)."""
         return self._sockets.ports
 
     def advertised(self, endpoints: tuple[Endpoint, ...]) -> list[Endpoint]:
@@ -171,7 +171,7 @@ class Node:
         return ClientTelemetry(self._clock, new_id, self.config.telemetry_max_bytes)
 
     def _trace(self, cluster_id: str) -> None:
-        """Free where no collector is set: nothing is imported, and requests meet no further code."""
+        """Costs nothing without a collector: nothing is imported, and requests run no further code."""
         server, endpoint = self.broker or self._controller_server, self.config.ottla_traces_endpoint
         if not endpoint or server is None:
             return
@@ -288,12 +288,14 @@ class Node:
                 self._listeners.append(listener)
 
     def _is_of_brokers(self, listener: str) -> bool:
-        """Whether brokers have the listener for themselves: it is theirs, and clients have another."""
+        """Whether only brokers use the listener: it is the inter-broker listener, and clients have a different
+        listener.
+        """
         config = self.config
         names = {e.listener_name for e in config.endpoints.listeners} - set(config.controller_listener_names)
         return listener == config.inter_broker_listener and len(names) > 1
 
-    # What happens meanwhile
+    # While the node runs
 
     def _image(self) -> MetadataImage:
         return self.quorum.publisher.image if self.quorum is not None else MetadataImage()
@@ -328,12 +330,12 @@ class Node:
             self.fail(f"all log directories have failed, the last was {directory.path}")
 
     def fail(self, reason: str) -> None:
-        """The node cannot go on: `failed` says so."""
+        """The node cannot continue: `failed` returns the reason."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(reason)
 
     async def failed(self) -> str:
-        """Wait until the node cannot go on; why."""
+        """Wait until the node cannot continue; returns the reason."""
         if self._failed is None:
             raise RuntimeError("the node was not started")
         return await asyncio.shield(self._failed)
@@ -341,7 +343,7 @@ class Node:
     # Stop
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Hand leadership over, let no client in, write everything down, leave the quorum, release the directories."""
+        """Hand over leadership, refuse clients, write everything to disk, leave the quorum, release the directories."""
         if self._monitoring is not None:
             self._monitoring.stopping()
         if self._traces is not None:

@@ -1,7 +1,7 @@
-"""Connections to the other brokers for what is asked now and then: markers, verification. Fetches have their own.
+"""Connections to other brokers for occasional requests: markers, verification. Fetches have their own connections.
 
 A broker answers the requests of one connection in order, and a marker waits for its replicas. So every API has its own
-connection: a verification or a share group's state never waits for the markers of others.
+connection: a verification or a share group's state never waits for markers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BrokerPeers:
                 response = await client.send(request, timeout_ms=self._config().request_timeout_ms)
         except NodeUnavailable as error:
             log.info("peer.unavailable", broker=broker_id, reason=str(error))
-        except Exception as error:  # whoever asked would wait for ever: a transaction would never be complete
+        except Exception as error:  # without an answer the caller waits for ever: a transaction would not end
             log.error("peer.unavailable", broker=broker_id, exc_info=error)
         done(response)
 

@@ -1,6 +1,7 @@
 """This node in the metadata quorum: the log in its directory, and the controller or the observer that follows it.
 
-A controller decides while it is active; a broker alone only follows. Both hear of committed metadata by `publisher`.
+A controller decides while it is active; a node that is only a broker follows. Both get committed metadata through
+`publisher`.
 """
 
 from __future__ import annotations
@@ -42,17 +43,18 @@ log = get_logger(__name__)
 TICK_MS = 250
 """How often sessions and snapshots are looked at."""
 QUORUM_THREADS = 2
-"""One syncs the metadata log while the other writes a snapshot. Not the loop's pool: its threads may all wait for a
-network, and then nothing would be committed."""
+"""One thread syncs the metadata log while the other writes a snapshot. Not the loop's pool: all of its threads may
+wait for a network, and then nothing would be committed.
+"""
 RESIGN_TIMEOUT_MS = 1_000
-"""How long a stopping leader waits for the others to know."""
+"""How long a stopping leader waits until the other voters have its resignation."""
 
 _SNAPSHOT_ADVICE = (
     "Move the file away if an older one is beside it or the metadata log still begins at offset 0; otherwise put back a "
     "copy of it, which every other controller has"
 )
 CAUGHT_UP_CHECK_SECONDS = 0.01
-"""How often a broker that waits for metadata looks whether it has it."""
+"""How often a broker that waits for metadata checks whether it has caught up."""
 
 
 class QuorumMember:
@@ -136,7 +138,7 @@ class QuorumMember:
 
     @property
     def leader_address(self) -> Address | None:
-        """Where the active controller is; None while it is not known."""
+        """The address of the active controller; None while it is not known."""
         return known_leader(self.raft.replica)[1]
 
     # -------------------------------------------------------------------------------------------------- start and stop
@@ -158,8 +160,8 @@ class QuorumMember:
         self._ticks = asyncio.ensure_future(self._tick())
 
     async def caught_up(self) -> None:
-        """Wait until the image holds all that the leader said is committed. A snapshot of our own is not enough: what was
-        created after it would look like strays on our disks.
+        """Wait until the image holds all records that the leader has reported as committed. Our own snapshot is not
+        enough: partitions that were created after it would look like strays on our disks.
         """
         while not self._is_caught_up():
             if self.raft.replica.id_taken:
@@ -211,7 +213,7 @@ class QuorumMember:
         self._on_failure(f"the metadata log cannot be written any more: {error}")
 
     def _on_bug(self, error: BaseException) -> None:
-        """A broken invariant of the quorum: better to stop than to go on with a log that may be wrong."""
+        """A broken invariant of the quorum: stop rather than continue with a log that may be wrong."""
         log.error("quorum.failed", error=repr(error), exc_info=error)
         self._on_failure(f"the metadata quorum cannot go on: {error}")
 
@@ -265,7 +267,7 @@ def raft_config(
         log=MetadataLogConfig(
             segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
             segment_ms=config.metadata_log_segment_ms,
-            is_plain=getattr(storage, "is_plain", None),  # encrypted storage knows, any other has nothing to tell
+            is_plain=getattr(storage, "is_plain", None),  # only encrypted storage has this method
         ),
         retention=SnapshotRetention(
             max_record_bytes=config.metadata_log_max_record_bytes_between_snapshots,
@@ -287,7 +289,7 @@ def _addresses(servers: tuple[str, ...]) -> tuple[Address, ...]:
 def _in_thread(
     loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
 ) -> Callable[[Callable[[], None], Done], None]:
-    """Blocking work on one of the threads, its end back on the loop."""
+    """Run blocking work on one of the threads; `done` is called on the loop."""
 
     def run(work: Callable[[], None], done: Done) -> None:
         def finished(future: asyncio.Future[None]) -> None:

@@ -1,8 +1,8 @@
-"""This node as a broker of the cluster: registered, kept alive by heartbeats, unfenced when it is ready, and gone with
-its leaders handed over.
+"""This node as a broker of the cluster: it registers, sends heartbeats, is unfenced when it is ready, and hands over
+leadership before it stops.
 
-The broker epoch of a clean shutdown is on disk with the logs (`LogStore.shutdown`); the next registration shows it, so
-that the controller trusts what this node had (KIP-966).
+A clean shutdown stores the broker epoch on disk with the logs (`LogStore.shutdown`). The next registration sends this
+epoch as proof that no records were lost (KIP-966).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_CONTROLLER_MS = 4_000
 _PASSING = frozenset(
     {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_ID_NOT_REGISTERED}
 )
-"""Another incarnation may still be alive for the controller: it goes with its session."""
+"""Errors that pass: for the controller a previous incarnation may still be alive, until its session ends."""
 
 
 class Registration:
@@ -54,7 +54,9 @@ class Registration:
         on_epoch: Callable[[int], None] = lambda _epoch: None,
         on_replaced: Callable[[str], None] = lambda _reason: None,
     ) -> None:
-        """`on_epoch` hears of every broker epoch that we get; `on_replaced` that another server has our id by now."""
+        """`on_epoch` gets every broker epoch of this node. `on_replaced` is called if a different server has
+        registered our id.
+        """
         self._node = node
         self._controller = controller
         self._metadata = metadata
@@ -69,7 +71,7 @@ class Registration:
     # ---------------------------------------------------------------------------------------------------------- start
 
     async def register(self) -> None:
-        """Until the controller has taken us; StartupError when it never will."""
+        """Retry until the controller accepts the registration. Raises StartupError if the controller refuses it."""
         await self._register_broker(self._node.config.initial_broker_registration_timeout_ms)
         while self._metadata.offset < self.broker_epoch:  # noqa: ASYNC110 - the publisher has no event to wait for
             await asyncio.sleep(CATCH_UP_MS / 1000)
@@ -91,7 +93,7 @@ class Registration:
 
     @property
     def alone(self) -> bool:
-        """Whether there is no other broker that could follow, lead or ask."""
+        """Whether the cluster has no other broker."""
         return not any(broker_id != self._node.config.node_id for broker_id in self._metadata.image.brokers)
 
     async def unfence(self) -> None:
@@ -141,7 +143,7 @@ class Registration:
         )
         if self._metadata.image.metadata_version >= CORDONED_DIRECTORIES_SINCE:
             request.cordoned_log_dirs = [d.directory_id for d in self._logs.directories if d.cordoned]
-        # One that hangs must not keep the next from finding a new controller in time.
+        # A heartbeat that hangs must not keep the next heartbeat from finding a new controller in time.
         limit_ms = config.broker_session_timeout_ms / 2 if timeout_ms is None else timeout_ms
         response: BrokerHeartbeatResponse = await self._controller.submit(request, None, timeout_ms=limit_ms)
         if response.error_code and not want_shut_down:
@@ -153,10 +155,10 @@ class Registration:
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             known = self._metadata.image.brokers.get(self._node.config.node_id)
             if known is None or known.incarnation_id == self._incarnation:
-                # Somebody unregistered us while we run, or our epoch was not the last word: introduce ourselves again.
+                # An admin unregistered this broker while it runs, or its epoch is not the latest: register again.
                 await self._register_broker(self._node.config.broker_session_timeout_ms)
             else:
-                # What the metadata gives to our id is its to lead: two leaders of one epoch would both take records.
+                # The other server now leads the partitions of our id: two leaders of one epoch would both take records.
                 self._on_replaced(f"another server has registered as broker {known.id} of this cluster")
 
     async def _keep_alive(self) -> None:
@@ -173,7 +175,9 @@ class Registration:
             log.error("heartbeat.failed", exc_info=error)
 
     def beat_now(self) -> None:
-        """Something changed that the controller must hear of before the next interval: a directory failed, is cordoned."""
+        """Send a heartbeat now, for a change that the controller needs before the next interval: a directory failed or
+        is cordoned.
+        """
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             self._heartbeats = asyncio.ensure_future(self._beat_and_keep_alive())
@@ -185,8 +189,8 @@ class Registration:
     # ------------------------------------------------------------------------------------------------------------ stop
 
     async def shut_down(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
-        """Controlled shutdown: the controller moves our leaders, and says when the others know. Without a controller
-        that answers there is nobody to hand over to."""
+        """Controlled shutdown: the controller moves leadership to other brokers, and then allows the shutdown. If no
+        controller answers, leadership is not handed over."""
         self.stop()
         if self.broker_epoch < 0 or self.alone:
             return

@@ -1,6 +1,6 @@
-"""What carries replication over the wire: a fetch loop per leader, ISR proposals and directory assignments.
+"""Replication over the wire: a fetch loop per leader, ISR proposals and directory assignments.
 
-The logic is in `ottla.replication`; here are connections, tasks and nothing to decide.
+The logic is in `ottla.replication`; this module has only connections and tasks and decides nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Replication:
                 log.error("isr.not_shrunk", exc_info=error)
 
     def _send(self, request: Any, done: Callable[[Any], None]) -> None:
-        """To the active controller; None when it did not answer."""
+        """Send to the active controller; `done` gets None if it did not answer."""
 
         async def send() -> None:
             response = None
@@ -97,7 +97,7 @@ class Replication:
                 response = await self._controller.submit(request, None)
             except KafkaError as error:
                 log.info("controller.unavailable", request=type(request).__name__, reason=error.message)
-            except Exception as error:  # whoever proposed would wait for ever, and no ISR would change any more
+            except Exception as error:  # without an answer the proposal waits for ever, and no ISR changes
                 log.error("controller.unavailable", request=type(request).__name__, exc_info=error)
             done(response)
 
@@ -171,7 +171,7 @@ class Replication:
         return None if broker is None else broker.listeners.get(self._config().inter_broker_listener)
 
     async def _look_up(self, client: NodeClient, fetcher: ReplicaFetcher, lost: list[FollowedPartition]) -> None:
-        """Where do the leader's logs begin and end?"""
+        """Ask where the leader's logs begin and end."""
         try:
             earliest = await self._offsets(client, lost, EARLIEST)
             latest = await self._offsets(client, lost, LATEST)

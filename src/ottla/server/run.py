@@ -1,4 +1,4 @@
-"""Run one node until a signal: one clear line for whatever keeps it from starting, and exit code 1."""
+"""Run one node until a signal: one clear line for every problem that prevents its start, and exit code 1."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from ottla.server.node import Node
 
 
 def run_from_file(file: Path, overrides: Sequence[str] = (), *, as_java: bool = False, strict: bool = False) -> int:
-    """`ottla server start`: the exit code. `as_java`: after a signal 128 and its number, as a JVM ends. `strict`: a
-    property that Kafka does not know keeps the node from starting."""
+    """`ottla server start`; returns the exit code. `as_java`: after a signal, 128 plus the signal's number, as a JVM
+    exits. `strict`: a property that Kafka does not have prevents the start.
+    """
     signals: list[int] = []
 
     def command() -> int:
@@ -35,7 +36,7 @@ def run_from_file(file: Path, overrides: Sequence[str] = (), *, as_java: bool = 
 
 
 def exit_code(file: Path, command: Callable[[], int], prefix: str = "ottla: ") -> int:
-    """What `command` returns, or 1 after a line for each thing that is wrong with `file` or the machine."""
+    """Returns the result of `command`, or 1 after one line for each problem of `file` or the machine."""
     try:
         return command()
     except ConfigError as error:
@@ -102,7 +103,7 @@ async def _serve(
         loop.add_signal_handler(number, stop, number)
     if not await _started(node, stopping):
         return 0
-    # What exists now lives as long as the node: the collector need not walk it again and again.
+    # Objects that exist now live as long as the node: the collector need not walk them again and again.
     gc.collect()
     gc.freeze()
     try:
@@ -144,7 +145,7 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The one of uvloop where that is installed, asyncio's own otherwise."""
+    """The event loop of uvloop if it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:

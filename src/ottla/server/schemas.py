@@ -1,6 +1,6 @@
 """Schemas ready to check records with: fetched from the registry by id, bounded, never on the loop.
 
-Loaded only where `ottla.schema.registry.url` is set. The registry is spoken to by HTTP.
+Loaded only with `ottla.schema.registry.url`. Requests to the registry use HTTP.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 _FORGET_MISSING_S = 5.0
-"""An id that the registry does not have is asked for again after this time."""
+"""The time before an id that the registry does not have is requested again."""
 _FORGET_SLOW_S = 300.0
-"""A schema that took too long to check one record is not tried again before this time has passed."""
+"""The time before a schema that took too long for one record is used again."""
 _CHECK_THREADS = 2
 _LIMITS = Limits()
 _THREADS = 4
-"""For what waits for the registry."""
+"""Threads that wait for the registry."""
 T = TypeVar("T")
 Divert = Callable[[str, TopicPartition, list[tuple[Record, str]]], Awaitable[None]]
-"""Writes records and what is wrong with each to a quarantine topic."""
+"""Writes records, each with its problem, to a quarantine topic."""
 
 
 class _Loaded(NamedTuple):
@@ -66,11 +66,11 @@ class RegistrySchemas:
         self._timeout_s = timeout_s
         self._ready: OrderedDict[SchemaKey, _Loaded] = OrderedDict()
         self._missing: OrderedDict[SchemaKey, tuple[float, str]] = OrderedDict()
-        """Until when a schema counts as missing, and what is wrong with records that name it."""
+        """Until when a schema counts as missing, and the problem of records that name it."""
         self._loading: dict[SchemaKey, asyncio.Task[None]] = {}
         self._fetches = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
         self._processes: dict[int, CheckProcess] = {}
-        """One for each thread of `_checks`: nobody waits for the costly record of another."""
+        """One process for each thread of `_checks`: no thread waits for another thread's costly record."""
         self._checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="schema-checks")
 
     def problem(self, key: SchemaKey, payload: bytes) -> str | None:
@@ -83,8 +83,10 @@ class RegistrySchemas:
         raise NotLoaded(key)
 
     def _timed(self, key: SchemaKey, loaded: _Loaded, payload: bytes) -> str | None:
-        """A schema that needs longer for one small record than a whole batch may take is put out of use for a while. A large
-        record that takes too long loses its process, and nobody else the schema: any topic's records may name it."""
+        """If one small record takes longer than a whole batch may take, its schema is out of use for a while. If a
+        large record takes too long, only its process is killed. The schema stays in use, because records of any topic
+        may name it.
+        """
         slow = f"its schema {key.id} takes longer than {self.limits.batch_ms} ms to check a record"
         limit_s = self.limits.batch_ms / 1000
         if len(payload) > loaded.validator.quick_bytes:
@@ -142,7 +144,7 @@ class RegistrySchemas:
             self._missing.popitem(last=False)
 
     def _call(self, *path: str, query: dict[str, str] | None = None) -> Any:
-        """HTTP is loaded with the first schema that is asked for: a node that checks nothing does not carry it."""
+        """HTTP is imported with the first schema that is requested, so a node that checks nothing does not load it."""
         from ottla.registry.client import RegistryClient, Unreachable
 
         if self._client is None:
@@ -163,7 +165,7 @@ class RegistrySchemas:
         return _Loaded(parse_schema(*text).validator(), text)
 
     def _references(self, found: dict[str, Any], context: str, into: dict[str, Dependency], depth: int) -> None:
-        """A reference means a subject of the context in which it stands, unless it names another."""
+        """A reference names a subject in the context of its schema, unless the reference names a different context."""
         if depth > 50:
             raise SchemaProblem("the references go too deep")
         for reference in found.get("references", []):

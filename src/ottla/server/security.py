@@ -1,6 +1,6 @@
-"""The security of a node put together: TLS and SASL of each listener, and what follows a change of settings.
+"""The security of a node: TLS and SASL of each listener, and the effects of changed settings.
 
-Everything that can be wrong in the settings is found before the node touches its directories.
+All errors in the settings are found before the node touches its directories.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PRE_LOGIN_SETTING = "sasl.server.max.receive.size"
 
 
 class NodeSecurity:
-    """One per node; `image` is asked at each login."""
+    """One per node; each login reads `image`."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, random: RandomSource, image: Callable[[], MetadataImage]
@@ -47,7 +47,7 @@ class NodeSecurity:
         self.quotas: Quotas | None = None
         self._audit: AuditLog | None = None
         self.servers: list[Broker | ControllerServer] = []
-        """Who answers clients here, and is told of quotas."""
+        """The servers of this node that answer clients; each gets the quotas."""
         self._config = config
         self.rates = ConnectionRates(self._address_quota, lambda: self._config.max_connection_creation_rate)
         self.listeners: dict[str, ListenerSecurity] = {}
@@ -61,7 +61,7 @@ class NodeSecurity:
                 )
 
     async def start(self) -> None:
-        """Fetch signing keys that come from an address, before anybody can log in, and keep them up to date."""
+        """Fetch signing keys that come from an address before any client can log in, and keep them up to date."""
         for security in self.listeners.values():
             if security.sasl is not None and hasattr(security.sasl.keys, "refresh"):
                 first = asyncio.Event()
@@ -89,7 +89,9 @@ class NodeSecurity:
         return self.quotas.table.of_address(host) if self.quotas is not None else None
 
     def follow(self, config: BrokerConfig) -> None:
-        """Dynamic settings have changed. What cannot be used is reported and the old stays in force."""
+        """Dynamic settings have changed. Settings that cannot be used are reported, and the old settings stay in
+        force.
+        """
         self._config = config
         for name, security in self.listeners.items():
             if security.tls is not None:
@@ -128,7 +130,7 @@ class NodeSecurity:
         from ottla.security.tls import TlsError, TlsSource
         from ottla.security.tls_level import LEVEL_SETTING, lowers_level
 
-        # With SASL a client certificate is asked for only where the listener itself says so, as in Kafka.
+        # With SASL a client certificate is requested only if the listener's own setting asks for it, as in Kafka.
         prefixed = f"listener.name.{name.lower()}.ssl.client.auth" in config.properties
         level = config.for_listener(name).ottla_ssl_security_level
         if lowers_level(level):
@@ -153,7 +155,7 @@ class NodeSecurity:
 
 
 def _authorizer(config: BrokerConfig) -> Authorizer | None:
-    """ACLs, where authorizer.class.name asks for them. Until the metadata is loaded only super users pass."""
+    """The ACLs, if authorizer.class.name is set. Until the metadata is loaded, only super users have access."""
     if not config.authorizer_class_name:
         return None
     from ottla.security.acls import Authorizer
@@ -166,7 +168,9 @@ def _pre_login_bytes(config: BrokerConfig) -> int | None:
 
 
 async def _refresh(security: ListenerSecurity, first: asyncio.Event) -> None:
-    """Ask for the signing keys when they are due or a token asked for one that is not there; `first`: asked once."""
+    """Fetch the signing keys when they are due, or when a token named an unknown key. `first` is set after the first
+    try.
+    """
     from ottla.security.jwks import JwksError, UrlKeys
 
     loop = asyncio.get_running_loop()

@@ -14,10 +14,10 @@ class Sockets:
     def __init__(self) -> None:
         self.by_listener: dict[str, socket.socket] = {}
         self.http: socket.socket | None = None
-        """Of `ottla.http.listener`."""
+        """The socket of `ottla.http.listener`."""
 
     def bind(self, config: BrokerConfig) -> None:
-        """Take the ports that are not taken yet; StartupError when one is in use, and then none is kept."""
+        """Bind the ports that are not bound yet. Raises StartupError if a port is in use, and then keeps no port."""
         for endpoint in config.endpoints.listeners:
             if endpoint.listener_name in self.by_listener:
                 continue
@@ -61,7 +61,7 @@ class Sockets:
 
     @property
     def ports(self) -> dict[str, int]:
-        """Listener name -> port that was bound (of interest where port 0 was asked for)."""
+        """Listener name -> bound port (useful if the configured port is 0)."""
         return {name: sock.getsockname()[1] for name, sock in self.by_listener.items()}
 
     def advertised(self, endpoints: tuple[Endpoint, ...]) -> list[Endpoint]:

@@ -15,7 +15,7 @@ from ottla.runtime.disk import DiskStorage
 from ottla.server.errors import StartupError
 
 ENCRYPTION_KEYS = "encryption-keys"
-"""`ottla.security.keystore.FILE_NAME`, which is not loaded where nothing is encrypted."""
+"""`ottla.security.keystore.FILE_NAME`; that module is not loaded if nothing is encrypted."""
 
 
 def open_storage(config: BrokerConfig) -> Storage:
@@ -52,7 +52,7 @@ def random_uuid() -> str:
 
 
 def is_formatted(config: BrokerConfig) -> bool:
-    """Whether the metadata directory says whose it is."""
+    """Whether the metadata directory has a meta.properties file."""
     try:
         return read_meta_properties(DiskStorage(), config.metadata_dir) is not None
     except (MetaPropertiesError, OSError) as error:

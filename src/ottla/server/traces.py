@@ -1,6 +1,7 @@
 """Sends a node's finished spans to an OpenTelemetry collector: OTLP over HTTP as JSON, once a second, from a thread.
 
-A collector that does not answer costs its spans and one line in the log until it answers again; never a request.
+If the collector does not answer, its spans are dropped and one line is logged until it answers again. Requests are
+never delayed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class TraceSender:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """What is left is sent once more."""
+        """Send the remaining spans once."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -16,7 +16,7 @@ from ottla.server.node import Node
 from ottla.server.run import exit_code, read_properties, run
 from ottla.server.storage import format_standalone, is_formatted
 
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only where --host says so
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only with --host
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 PROPERTIES = """\
@@ -74,7 +74,7 @@ def up(
 
 
 def refuse_open(host: str | None, *, allow_open: bool) -> None:
-    """StartupError when everything would be open to others without a word of it."""
+    """Raises StartupError if the servers would be open to other machines without `--allow-open`."""
     if host is not None and not allow_open and not is_loopback(host):
         close = (
             "up logins first (`ottla server start` with a SASL_SSL listener, `ottla registry` and `ottla console` "
@@ -84,7 +84,7 @@ def refuse_open(host: str | None, *, allow_open: bool) -> None:
 
 
 def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
-    """Where to listen; StartupError when a directory that is there listens elsewhere: its file is what holds."""
+    """Where to listen. Raises StartupError if an existing directory listens elsewhere: its file is not changed."""
     listeners = read_properties(file).get("listeners", "") if file.exists() else None
     for option, value, text in (("--host", host, f"//{host}:"), ("--port", port, f":{port},")):
         if listeners is not None and value and text not in f"{listeners},":
@@ -108,7 +108,7 @@ def console_command(bootstrap_servers: str, host: str, port: int, registry_port:
 
 
 def near(host: str) -> str:
-    """How this machine itself reaches what listens there."""
+    """The address by which this machine reaches a server that listens on `host`."""
     return "127.0.0.1" if host in WILDCARDS else host
 
 
@@ -120,7 +120,7 @@ def _up(
     started: Callable[[Node], None],
     stopping: Callable[[], None],
 ) -> int:
-    """`own` holds unless the file says otherwise."""
+    """The file's properties override those of `own`."""
     found = file.exists()
     text = new_properties(file.parent, host, free_ports(host, 3) if port == 0 else range(port, port + 3))
     config = load({**own, **(read_properties(file) if found else parse_properties(text))})
@@ -147,7 +147,7 @@ def free_ports(host: str, count: int) -> list[int]:
 def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:
     """`ports`: the clients', the controller's, the metrics'."""
     data = (directory / "data").absolute()
-    # Nobody can connect to 0.0.0.0: who listens everywhere, as in a container, is called by the machine's name.
+    # Clients cannot connect to 0.0.0.0: a server on every address, as in a container, advertises the machine's name.
     name = socket.gethostname() if host in WILDCARDS else host
     port, controller_port, http_port = ports
     return PROPERTIES.format(
@@ -156,11 +156,11 @@ def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:
 
 
 def write_properties(file: Path, text: str) -> None:
-    """Only when the ports are ours: a start that fails leaves nothing behind."""
+    """Called only after the ports are bound, so that a failed start leaves no file behind."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            out.write(text)  # passwords come into such files later
+            out.write(text)  # users may add passwords to the file later
     except OSError as error:
         raise StartupError(f"cannot write {file}: {error.strerror}") from error
 

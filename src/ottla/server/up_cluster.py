@@ -1,7 +1,7 @@
 """`ottla up --nodes N`: a cluster on this machine, one process per node.
 
-Node 1 lives in DIR as with one node, the others in DIR/node-2 and so on; each has its server.properties, written once.
-A new cluster has up to three controllers. A directory with fewer nodes grows: the new ones join as brokers.
+Node 1 uses DIR, as with one node; the other nodes use DIR/node-2 and so on. Each has its server.properties, written
+once. A new cluster has up to three controllers. If DIR has fewer than N nodes, new nodes join as brokers.
 """
 
 from __future__ import annotations
@@ -204,13 +204,13 @@ def answers(address: tuple[str, int]) -> bool:
 
 
 def _readiness(config: BrokerConfig) -> str:
-    """Where to ask; nowhere over HTTPS, which may want a client certificate that is not ours."""
+    """The address of the readiness check; "" with HTTPS, which may require a client certificate that we do not have."""
     secured = config.ottla_http_tls_certificate or config.ottla_http_tls_key
     return "" if secured else config.ottla_http_listener
 
 
 def is_ready(http_listener: str) -> bool:
-    """Whether the node says that its broker is no longer fenced, and can be given partitions; one that tells nothing is."""
+    """Whether the node reports that its broker is not fenced and can get partitions. True for a node without HTTP."""
     if not http_listener:
         return True
     host, _, port = http_listener.rpartition(":")
@@ -225,7 +225,7 @@ def is_ready(http_listener: str) -> bool:
 
 
 def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
-    """One after the other, so that each hands over while there is a quorum; the last ones need not."""
+    """Stop one node after the other, so that each hands over while there is a quorum. The last two stop at once."""
     running = [process for process in processes.values() if process.poll() is None]
     for number, process in enumerate(running):
         process.send_signal(signal.SIGTERM)
@@ -250,14 +250,14 @@ def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[Planne
     nodes = []
     for node_id in range(1, count + 1):
         folder = directory if node_id == 1 else directory / f"node-{node_id}"
-        # Three for each, in the order of `ottla up` with one node, so that a node that is there keeps its own.
+        # Three ports for each node, in the order of `ottla up` with one node, so that an existing node keeps its ports.
         first = 3 * (node_id - 1)
         nodes.append(PlannedNode(node_id, folder, *ports[first : first + 3]))
     return nodes
 
 
 def prepare(nodes: list[PlannedNode], host: str) -> dict[int, BrokerConfig]:
-    """Write and format what is missing; the configurations."""
+    """Write and format missing directories; returns the configurations."""
     growing = nodes[0].properties.exists()
     if growing:
         first = load(read_properties(nodes[0].properties))
@@ -287,7 +287,7 @@ def _controllers_of(config: BrokerConfig) -> str:
 
 
 def _check_free(nodes: list[PlannedNode], host: str) -> None:
-    """A port in use is said before anything is written."""
+    """Raises StartupError for a port in use, before anything is written."""
     for node in nodes:
         for port in (node.port, node.controller_port, node.http_port):
             with socket.socket() as probe:

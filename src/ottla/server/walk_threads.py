@@ -1,7 +1,8 @@
 """The threads that walk the records of large batches (`ottla.broker.walks`).
 
-Two, and not the loop's pool: disk syncs use that. Decompression runs without the interpreter's lock, the walk gives it
-back every few milliseconds, so that the loop goes on. A thread holds one batch of at most 100 MiB at a time.
+There are two threads, apart from the loop's pool, which disk syncs use. Decompression runs without the interpreter's
+lock, and the walk releases the lock every few milliseconds, so that the loop continues. A thread holds one batch of at
+most 100 MiB at a time.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class WalkThreads:
         self._threads.submit(work).add_done_callback(finished)
 
     def close(self) -> None:
-        """What is not walked yet is not appended: its producer gets no answer, and sends it to the next leader."""
+        """Batches that are not walked yet are not appended. Their producers get no answer, and send them to the next
+        leader.
+        """
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)

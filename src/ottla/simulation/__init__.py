@@ -1,1 +1,1 @@
-"""A whole cluster on virtual time, from one seed: the same raft and controller code over a fake network and fake disks."""
+"""A whole cluster on virtual time, from one seed: the real raft and controller code on fake networks and disks."""

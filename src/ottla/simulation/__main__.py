@@ -12,7 +12,7 @@ from ottla.simulation.cluster import Outcome, run_seed
 
 TRACE_LINES = 60
 GC_THRESHOLD = 50_000
-"""A world lives for half a second and is dropped as a whole: what is in between is rarely worth a look."""
+"""A world lives for half a second and is dropped as a whole, so garbage collection in between rarely pays."""
 
 
 def main(arguments: list[str] | None = None) -> int:

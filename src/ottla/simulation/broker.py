@@ -1,7 +1,7 @@
 """A simulated broker: the real partitions, logs, fetchers and handlers on a node's fake disk, time and network.
 
-What `ottla.server` does with tasks is done here with events: register, catch up, load the logs, follow, be unfenced,
-stay alive; nothing is decided. A process that dies leaves what it wrote; only a power cut takes what was not synced.
+Events replace the tasks of `ottla.server`: register, catch up, load the logs, follow, be unfenced, stay alive. Nothing
+is decided here. A process that dies keeps its writes; only a power cut loses unsynced writes.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class BrokerPart:
         node.kill()
 
     def _on_directory_failed(self, _directory: LogDirectory, partitions: list[TopicPartition]) -> None:
-        """Its only one: without it there is nothing left to serve."""
+        """The broker has only one directory: without it the broker has nothing to serve."""
         self.replicas.on_directory_failed(partitions)
         self._node.on_failure(OSError(f"{LOG_DIR} failed"))
 
@@ -223,7 +223,7 @@ class BrokerPart:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def _send(self, request: Message, done: Callable[[Any], None]) -> None:
-        """To the active controller, as far as this node knows it; None when it did not answer."""
+        """Send to the node that this broker has as the active controller; `done` gets None without an answer."""
         raft = self._node.raft
         leader = -1 if raft is None else raft.leader_id
         self.ask(Address(f"n{leader}", 9093), leader, request, CONTROLLER_TIMEOUT_MS, done)
@@ -236,13 +236,13 @@ class BrokerPart:
         self._node.network.send(self._node.door, outbound)
 
     def answered(self, outbound: Outbound, response: Message | None) -> None:
-        """Once: a second copy of an answer, or one that comes after the time is up, finds nobody waiting."""
+        """Called once: a second copy of an answer, or a late answer, is dropped."""
         if outbound in self.waiting:
             self.waiting.discard(outbound)
             outbound.on_response(response, False)
 
     def handle(self, request: Message, reply: Callable[[Any], None]) -> None:
-        """What a client or another broker asks, by the handlers of a real broker."""
+        """Handle a request of a client or a broker with the handlers of a real broker."""
         if not self.ready:
             return
         context = RequestContext(self._handling, _CONNECTION, request.API_KEY, request.MAX_VERSION, "simulated")

@@ -49,7 +49,7 @@ class Shape:
     snapshot_bytes: int = 1 << 20
     segment_bytes: int = 4096
     fetch_max_bytes: int = 1 << 20
-    """Of the metadata log in one answer: small ones leave a follower behind for a while."""
+    """Bytes of the metadata log in one answer: small answers leave a follower behind for a while."""
 
 
 @dataclass(slots=True)
@@ -62,9 +62,9 @@ class Outcome:
     committed: int = 0
     answered: int = 0
     acked: int = 0
-    """Batches that producers were told to be committed."""
+    """Batches that were acknowledged to producers."""
     unclean: int = 0
-    """Partitions whose promises ended with an unclean election."""
+    """Partitions whose acknowledgements became void by an unclean election."""
     violation: str | None = None
     trace: list[str] = field(default_factory=list)
 
@@ -152,7 +152,7 @@ class SimulatedCluster:
             self.replicas.check(touched)
 
     def lost(self, node_id: NodeId, whole_disk: bool) -> None:  # noqa: FBT001 - a callback of `Faults`
-        """What a node had not synced is gone, or everything."""
+        """A node has lost its unsynced writes, or its whole disk."""
         if whole_disk:
             self.invariants.wiped(node_id)
         self.replicas.lost_power(node_id)
@@ -160,7 +160,7 @@ class SimulatedCluster:
     # ----------------------------------------------------------------------------------------------------------- judging
 
     def judge(self) -> None:
-        """After it was healed: one active controller, everybody has everything, what was promised is there."""
+        """After all faults are healed: one controller is active, all nodes catch up, acknowledged changes exist."""
         active = [node for node in self.nodes if node.runtime is not None and node.runtime.active]
         if len(active) != 1:
             roles = {n.node_id: type(n.raft.role).__name__ if n.raft else "down" for n in self.nodes}

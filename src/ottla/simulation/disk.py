@@ -1,9 +1,9 @@
-"""A fake disk behind `ottla.env.seams.Storage`: what was not synced may be lost or torn when the power goes.
+"""A fake disk behind `ottla.env.seams.Storage`: a power cut may lose or tear unsynced bytes.
 
-An unsynced write may survive wholly, in part, or as garbage; a new file whose directory was not synced may be gone, and
-then so is every name that was made after it, as a file system with a journal keeps the order of names.
-`write_atomic` is all or nothing, as its contract says. A disk can be full (no write succeeds) or failing (no sync
-does); both are OSErrors.
+An unsynced write may survive wholly, in part, or as garbage. A new file whose directory was not synced may be gone.
+Then every later name is gone too, because a file system with a journal keeps the order of names. `write_atomic` is all
+or nothing, as its contract requires. A disk can be full (no write succeeds) or failing (no sync succeeds); both raise
+OSError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FakeFile:
         self.synced = b""
         self.synced_name = False
         self.replaces: bytes | None = None
-        """What stood on disk under this name before it was renamed over it without a sync."""
+        """The bytes on disk of the file that an unsynced rename replaced."""
 
     def pread(self, length: int, position: int) -> bytes:
         return bytes(self.data[position : position + length])
@@ -55,7 +55,7 @@ class FakeFile:
         raise io.UnsupportedOperation("a simulated file has no descriptor")
 
     def close(self) -> None:
-        """Nothing to release; the data stay, synced or not."""
+        """Nothing to release; the data stays, synced or not."""
 
 
 class FakeDisk:
@@ -79,7 +79,7 @@ class FakeDisk:
             raise OSError(errno.EIO, "the simulated disk fails")
 
     def cut_power(self) -> None:
-        """What is left when the power is back."""
+        """Lose the power: the disk keeps only what survives."""
         dice = self._random
         lost = False
         for path, file in list(self.files.items()):
@@ -107,7 +107,7 @@ class FakeDisk:
         file.replaces = None
 
     def _damaged(self, data: bytes) -> bytes:
-        """Blocks that were never written, or one byte that is not what it was."""
+        """Garbage of the same size (blocks that were never written), or the data with one changed byte."""
         dice = self._random
         if dice.random() < 0.5:
             return dice.randbytes(len(data))
@@ -162,7 +162,7 @@ class FakeDisk:
         self.folders.add(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Of a file, or of a folder with all that is in it."""
+        """Rename a file, or a folder with its contents."""
         file = self.files.pop(source, None)
         if file is not None:
             replaced = self.files.get(target)

@@ -1,9 +1,9 @@
-"""What goes wrong, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose; disks fill up;
-voters come and go meanwhile.
+"""Faults, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose messages; disks fill up;
+voters join and leave meanwhile.
 
-Only observers are wiped: a voter that comes back under its old name with an empty disk has forgotten its vote, and no
-algorithm survives that (with kraft.version 1 a new disk is another voter, which is the way to do it). Everything else may
-happen to everybody at once.
+Only observers are wiped. A voter that comes back with its old id and an empty disk has lost its vote, and no algorithm
+survives that. With kraft.version 1 a new disk is a new voter: that is the way to replace a disk. All other faults may
+hit all nodes at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Faults:
         end_ms: float,
         on_lost: Callable[[NodeId, bool], None],
     ) -> None:
-        """`on_lost` hears of a node that lost what was not synced, and whether its whole disk is gone."""
+        """`on_lost` gets a node that lost its unsynced writes, and whether its whole disk is gone."""
         self._world = world
         self._nodes = nodes
         self._network = network
@@ -135,7 +135,7 @@ class Faults:
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
 
     def _change_voters(self) -> None:
-        """Ask the leader to take a controller in or to let one go; it may refuse."""
+        """Ask the leader to add or remove a voter; the leader may refuse."""
         leader = self._leader()
         if leader is None or leader.raft is None or leader.raft.kraft_version < 1:
             return
@@ -166,7 +166,7 @@ class Faults:
         self._world.random.choice(self._brokers).pause(self._world.random.uniform(50, 5_000))
 
     def _cut_broker(self) -> None:
-        """Off from everybody else."""
+        """Cut a broker off from all other nodes."""
         node = self._world.random.choice(self._brokers)
         others = [other.node_id for other in self._nodes if other is not node]
         self._break({link for other in others for link in ((node.node_id, other), (other, node.node_id))})
@@ -186,8 +186,9 @@ class Faults:
         self._world.call_later(self._world.random.uniform(3_000, 7_000), restart)
 
     def _cut_power(self) -> None:
-        """Replication does not sync: a power cut is survived as long as it spares the other replicas, and they are in
-        sync. Until the broker is in sync again no other may lose its power."""
+        """Replication does not sync: a power cut is survived if it spares the other replicas and they are in sync.
+        Until the broker is in sync again, no other broker may lose its power.
+        """
         node = self._world.random.choice(self._brokers)
         if node.up and self._in_sync():
             node.kill(power=True)
@@ -213,7 +214,7 @@ class Faults:
     # ----------------------------------------------------------------------------------------------------------- network
 
     def _partition(self) -> None:
-        """Two sides that do not hear each other."""
+        """Split the nodes into two sides without a link in between."""
         ids = [node.node_id for node in self._nodes]
         side = set(self._world.random.sample(ids, self._world.random.randint(1, len(ids) - 1)))
         self._break({(a, b) for a in ids for b in ids if (a in side) != (b in side)})

@@ -1,4 +1,4 @@
-"""The fetch loops of a simulated broker: what `ottla.server.replication` does with tasks, with events."""
+"""The fetch loops of a simulated broker: events replace the tasks of `ottla.server.replication`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Following:
         self._busy: set[NodeId] = set()
 
     def on_changed(self, source: NodeId) -> None:
-        """Begin to fetch from a leader, unless a loop does that already."""
+        """Start to fetch from a leader, unless a loop does so already."""
         if source not in self._busy:
             self._busy.add(source)
             self._node.timers.call_soon(lambda: self._fetch(source))
@@ -62,7 +62,7 @@ class Following:
             self._fetch(source)
 
     def _look_up(self, source: NodeId, followed: FollowedPartition) -> None:
-        """Where does the leader's log begin and end? One partition after the other."""
+        """Ask where the leader's log begins and ends, one partition after the other."""
         topic, index = followed.partition.topic_partition
         found: dict[int, int] = {}
 

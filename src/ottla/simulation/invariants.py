@@ -1,7 +1,7 @@
-"""What must hold after every event, whatever happened: the promises of Raft, of the disk and of the controller.
+"""Invariants after every event: the promises of Raft, of the disk and of the controller.
 
-Each check is cheap because it looks only at what changed since the last event. What a check compares with is kept here,
-outside of every node: no restart and no lost disk makes it forget.
+Each check is cheap because it reads only the changes since the last event. The expected values are kept here, outside
+of every node: no restart and no lost disk removes them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ class Violation(Exception):
 
 @dataclass(slots=True)
 class _Seen:
-    """What a node has shown so far."""
+    """The state that a node has shown so far."""
 
     life: int = -1
     epoch: int = 0
     high_watermark: int = -1
-    """Of this life."""
+    """The high watermark of this life."""
     highest_committed: int = -1
-    """Of all lives since its disk was last wiped, as far as it was on its disk: it must keep that much."""
+    """The highest committed offset on the node's disk, over all lives since the last wipe: the node must keep that
+    much.
+    """
     checked_end: int = 0
     """Its log was compared up to here."""
     checked_last: tuple[int, int] = (-1, -1)
@@ -49,16 +51,16 @@ class _Seen:
 class Invariants:
     nodes: Sequence[SimulatedNode]
     leaders: dict[int, NodeId] = field(default_factory=dict)
-    """Epoch -> the only one that may lead it."""
+    """Epoch -> the only node that may lead it."""
     votes: dict[tuple[NodeId, int], ReplicaKey] = field(default_factory=dict)
     batches: dict[tuple[int, int], int] = field(default_factory=dict)
     """(epoch, base offset) -> CRC: a leader writes a place once."""
     committed: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Base offset -> (last offset, epoch, CRC) of what anybody has seen committed."""
+    """Base offset -> (last offset, epoch, CRC) of batches that any node has seen committed."""
     committed_end: int = 0
     committed_epoch: int = 0
     commits: dict[int, int] = field(default_factory=dict)
-    """Epoch of the leader that committed last -> where what was committed ended then."""
+    """Epoch of the leader that committed last -> end of the committed records at that time."""
     snapshots: dict[SnapshotId, int] = field(default_factory=dict)
     images: dict[int, int] = field(default_factory=dict)
     _seen: dict[NodeId, _Seen] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Invariants:
         self._seen[node_id] = _Seen()
 
     def check(self, touched: Sequence[SimulatedNode]) -> None:
-        """Of the nodes to which something happened."""
+        """Check the nodes that the event changed."""
         for node in touched:
             raft = node.raft
             if raft is None:
@@ -121,8 +123,8 @@ class Invariants:
         first = self.leaders.setdefault(role.epoch, node.node_id)
         if first != node.node_id:
             raise Violation(f"epoch {role.epoch} has two leaders, {first} and {node.node_id}")
-        # What later epochs committed it need not have: a vote that arrives late may still make somebody the leader of an
-        # epoch that a majority has left behind. It will commit nothing.
+        # The leader need not have records that later epochs committed: a late vote may still elect a leader of an epoch
+        # that a majority has left. Such a leader commits nothing.
         epoch = max((each for each in self.commits if each < role.epoch), default=None)
         if epoch is None:
             return
@@ -164,7 +166,7 @@ class Invariants:
         seen.checked_end = end
 
     def _disk(self, node: SimulatedNode, raft: RaftNode) -> None:
-        """What a node says to be on disk is on disk."""
+        """Records that a node counts as durable are synced on its disk."""
         log = raft.log
         if raft.replica.durable_end_offset >= log.end_offset and raft.replica.durable_end_offset > log.start_offset:
             segment = log._segments[-1]
@@ -185,7 +187,7 @@ class Invariants:
             self._majority(node, raft, role, high_watermark)
         self._consistent(node, raft, seen, high_watermark)
         seen.high_watermark = high_watermark
-        # A leader may commit what its followers have on disk before it has it itself.
+        # A leader may commit records that its followers have on disk before they are on its own disk.
         kept = min(high_watermark, raft.replica.durable_end_offset)
         seen.highest_committed = max(seen.highest_committed, kept)
 
@@ -208,7 +210,7 @@ class Invariants:
         return raft.voters.contains(config.node_id, config.directory_id)
 
     def _has(self, other: SimulatedNode, high_watermark: int, epoch: int) -> bool:
-        """On its disk, whether it runs or not: a stopped node keeps what it promised."""
+        """Whether the records are on the node's disk. The node may be stopped: a stopped node keeps its records."""
         raft = other.raft
         if raft is None:
             return self._seen.get(other.node_id, _Seen()).checked_last[0] >= high_watermark
@@ -233,7 +235,7 @@ class Invariants:
             if header.last_offset >= self.committed_end:
                 self.committed_end, self.committed_epoch = header.last_offset + 1, header.leader_epoch
         if self.committed_end:
-            # A leader commits what is older only together with a record of its own epoch: the last one tells who it was.
+            # A leader commits older records only with a record of its own epoch: the last epoch names the leader.
             self.commits[self.committed_epoch] = self.committed_end
         seen.committed = max(seen.committed, high_watermark)
 

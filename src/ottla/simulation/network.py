@@ -1,7 +1,7 @@
 """A fake network: requests and answers are delayed, lost, doubled, reordered; links break and clog.
 
-A request to a node that is down is refused at once, as a dead process's port refuses; across a broken link there is only
-silence until the sender's time is up.
+A request to a node that is down is refused at once, like by the port of a dead process. A request over a broken link
+gets no answer, and the sender times out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Endpoint(Protocol):
 
     @property
     def life(self) -> int:
-        """Rises with every start: answers to an earlier life find nobody."""
+        """Rises with every start: answers to requests of an earlier life are dropped."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class Answer(Protocol):
 
 @dataclass(slots=True)
 class Weather:
-    """How bad it is."""
+    """How badly the network behaves."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -111,7 +111,7 @@ class FakeNetwork:
         return 2 if weather.duplication and dice.random() < weather.duplication else 1
 
     def _carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
-        """Whether the link is broken is asked at both ends: when the message leaves and when it would arrive."""
+        """A broken link is checked twice: when the message leaves and when it would arrive."""
         link = (source, target)
         if link in self.broken:
             return

@@ -1,10 +1,11 @@
-"""One simulated node: the real raft node and the real controller, or a broker's observer with or without its partitions,
-on fake disk, time, network.
+"""One simulated node: the real raft node and the real controller, or a broker's observer with or without its
+partitions, on fake disk, time, network.
 
-It can be killed (its unsynced writes are at the disk's mercy), paused (it does nothing, its timers come late, its peers'
-messages wait), wiped, and started again. A broker with partitions that is killed keeps what it wrote, as a process that
-dies does: replication does not sync, so only power cuts that spare another replica may take it. Others lose their power
-more often than not.
+A node can be killed, paused (it does nothing, its timers come late, its peers' messages wait), wiped, and started
+again.
+
+A killed broker with partitions keeps its unsynced writes, as a process that dies does. Replication does not sync, so
+only a power cut that spares another replica may lose them. For other nodes most kills are power cuts.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _OF_BROKERS = (
     AlterPartitionRequest,
     AssignReplicasToDirsRequest,
 )
-"""Decided by the active controller; everything else that a node receives at its quorum's door is the quorum's."""
+"""The active controller decides these requests; the quorum handles all other requests that reach a node here."""
 
 
 class Answered:
@@ -123,7 +124,7 @@ class SimulatedNode:
         return None if part is None else part.publisher
 
     def start(self) -> None:
-        """OSError when its disk does not let it."""
+        """Raises OSError if the disk fails."""
         self.life += 1
         self.touched = True
         self.failure = None
@@ -171,7 +172,7 @@ class SimulatedNode:
         self.world.call_later(500, _Guard(self, self.life, self._tick))
 
     def kill(self, *, power: bool | None = None) -> None:
-        """The process dies; with `power`, what was not synced may be gone too."""
+        """The process dies; with `power`, unsynced writes may be lost too."""
         cut = power if power is not None else not self.spec.partitions and self.world.random.random() < 0.7
         self.world.note(lambda: f"{self.node_id} {'loses its power' if cut else 'killed'}")
         self.raft = self.runtime = self.observer = self.broker = None
@@ -246,7 +247,7 @@ class SimulatedNode:
         return lambda outbound: self.network.send(self, outbound)
 
     def _blocking(self, life: int) -> Callable[[Callable[[], None], Done], None]:
-        """Work on a disk takes its time; what it did counts from the moment it ends."""
+        """Work on a disk takes time; its effect counts from the moment when it ends."""
 
         def run(work: Callable[[], None], done: Done) -> None:
             def finish() -> None:
@@ -263,7 +264,7 @@ class SimulatedNode:
 
 
 class BrokerDoor:
-    """Where clients and other brokers reach the node, beside its quorum's door."""
+    """The endpoint of the node for clients and other brokers, beside the endpoint of its quorum."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
@@ -294,7 +295,7 @@ class BrokerDoor:
 
 
 class _Guard:
-    """An action of one life of a node: it does nothing in the next, and waits while the node is paused."""
+    """An action of one life of a node: dropped in the next life, and delayed while the node is paused."""
 
     __slots__ = ("_action", "_life", "_node")
 

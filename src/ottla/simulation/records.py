@@ -1,7 +1,7 @@
-"""Producers and consumers of a simulated cluster. What a producer was told is kept, and must be true ever after.
+"""Producers and consumers of a simulated cluster. Acknowledgements to producers are kept, and must stay true.
 
-They call a broker's handlers themselves: a lost answer would only mean one promise less to check. Whom they ask comes
-from the image of some broker, which may be old.
+Producers and consumers call a broker's handlers directly: a lost answer would only mean one acknowledgement less to
+check. They choose the broker by the image of some broker, which may be old.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Records:
         self._world.call_later(dice.expovariate(1 / self._pause_ms), self._produce)
 
     def send(self, node: SimulatedNode, part: BrokerPart, key: Key, acks: int = ACKS_ALL) -> None:
-        """One batch of a record or three."""
+        """Send one batch of one to three records."""
         self._number += 1
         self.sent += 1
         dice = self._world.random

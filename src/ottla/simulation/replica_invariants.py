@@ -1,9 +1,14 @@
-"""What must hold for the partitions after every event: the promises of replication.
+"""Invariants of the partitions after every event: the promises of replication.
 
-The truth is kept here: for each partition, the batches that a leader has ever called committed. Every replica must agree
-with it below its own high watermark, every leader must have all of it, every promise to a producer must be in it, and a
-consumer must never get anything else. Only an unclean election that the metadata records, of a replica that lost its
-power since it was last in sync, ends a partition's promises.
+The truth of a partition is the list of batches that a leader has ever reported as committed. The invariants:
+
+- Every replica agrees with the truth below its own high watermark.
+- Every leader has the whole truth.
+- The truth holds every batch that was acknowledged to a producer.
+- A consumer gets only batches of the truth.
+
+Only one event makes a partition's truth void: an unclean election, recorded in the metadata, of a replica that lost
+power since it was last in sync.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ class Truth:
 
 @dataclass(slots=True)
 class _Shown:
-    """What a replica has shown in this life of its node."""
+    """The state that a replica has shown in this life of its node."""
 
     high_watermark: int = 0
     end: int = 0
@@ -57,13 +62,13 @@ class ReplicaInvariants:
     truths: dict[Key, Truth] = field(default_factory=dict)
     unclean_elections: int = 0
     reads: list[Read] = field(default_factory=list)
-    """What consumers got in this event."""
+    """The batches that consumers got in this event."""
     _shown: dict[tuple[NodeId, int], dict[Key, _Shown]] = field(default_factory=dict)
     """By node and its life."""
     _ends: dict[tuple[NodeId, Key], int] = field(default_factory=dict)
     """The last end of a replica, also while its node is down."""
     _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
-    """Replicas that lost their power and are not known to be in sync again."""
+    """Replicas that lost power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
 
     def on_acked(self, node: SimulatedNode, promise: Promise) -> None:
@@ -186,7 +191,7 @@ class ReplicaInvariants:
         self, node: SimulatedNode, partition: Partition, truth: Truth, shown: _Shown, high_watermark: int
     ) -> None:
         where = f"{partition.topic_partition} on node {node.node_id}"
-        # Several changes of an ISR may come in one event: with which of them it was committed is not seen here.
+        # One event may change an ISR several times: which of these ISRs committed a record is not visible here.
         same_isr = shown.partition_epoch == partition.partition_epoch
         if high_watermark > truth.end and not truth.unclean and same_isr:
             if not partition.is_leader:
@@ -202,7 +207,7 @@ class ReplicaInvariants:
         shown.checked = high_watermark
 
     def _replicated(self, node: SimulatedNode, partition: Partition, high_watermark: int) -> None:
-        """Everybody in the ISR has what is called committed, and they are enough."""
+        """All replicas of the ISR have the records that the leader calls committed, and the ISR is large enough."""
         if len(partition.isr) < min(partition.log.config.min_insync_replicas, len(partition.replicas)):
             raise Violation(f"{partition.topic_partition}: committed with an ISR of {partition.isr} only")
         key = (partition.topic_id, partition.topic_partition.partition)
@@ -215,7 +220,7 @@ class ReplicaInvariants:
                 )
 
     def kept(self, promise: Promise) -> None:
-        """What a producer was told is part of the truth."""
+        """A batch that was acknowledged to a producer is part of the truth."""
         truth = self.truths.get(promise.key, Truth())
         known = truth.batches.get(promise.offset)
         if not truth.unclean and (known is None or known[2] != promise.crc):

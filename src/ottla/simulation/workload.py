@@ -1,6 +1,6 @@
-"""Brokers and admins of the simulated cluster: they find the active controller as anybody does, by asking.
+"""Brokers and admins of the simulated cluster: they find the active controller by asking nodes, as real clients do.
 
-What was answered as done is remembered: at the end it must be there.
+Acknowledged changes are stored: at the end they must exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALL_SEGMENTS = (CreatableTopicConfig("internal.segment.bytes", "4000"),)
 
 
 class SimulatedBroker:
-    """Only what the controller sees of a broker: it registers and heartbeats, dies and comes back."""
+    """Only the controller's view of a broker: it registers, sends heartbeats, dies and comes back."""
 
     def __init__(self, cluster: Workload, broker_id: NodeId) -> None:
         self._cluster = cluster
@@ -85,7 +85,7 @@ class Workload:
         self.brokers = [SimulatedBroker(self, 100 + index) for index in range(brokers)]
         self.created: set[str] = set()
         self.maybe: set[str] = set()
-        """Asked for, and the answer never came: either is right."""
+        """Topics whose creation or deletion has no answer: they may exist or not."""
         self._names = 0
         self.answered = 0
 
@@ -95,7 +95,7 @@ class Workload:
         self.world.call_later(500, self._admin)
 
     def ask(self, request: Message, version: int, done: Any) -> None:
-        """To a node that believes to be active, if there is one; the answer counts only if that node still lives."""
+        """Ask a node that believes to be active, if there is one. The answer counts only if that node still lives."""
         active = [
             n for n in self._nodes if n.runtime is not None and n.runtime.active and n.paused_until <= self.world.now_ms
         ]

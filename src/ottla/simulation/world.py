@@ -1,4 +1,4 @@
-"""Virtual time: events in order of their moment, nothing in between; one seeded source of chance for everything."""
+"""Virtual time: events in the order of their time, nothing in between; one seeded source of randomness."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 
 EPOCH_MS = 1_700_000_000_000
-"""What the wall clock shows when a simulation begins."""
+"""The wall-clock time at which a simulation begins."""
 
 
 class Event:
@@ -57,7 +57,7 @@ class World:
         self.now_ms = max(self.now_ms, end_ms)
 
     def note(self, text: Callable[[], str]) -> None:
-        """A line of the trace; the text is made only when somebody reads it."""
+        """A line of the trace; the text is built only if tracing is on."""
         if self.tracing:
             self.trace.append(f"{self.now_ms:10.1f}  {text()}")
 

@@ -1,8 +1,8 @@
 """Record batches to Arrow, without a Python object per record.
 
-Deltas, lengths, keys and values are numpy over all records of a chunk (ottla.tables.positions, ottla.tables.slices). Keys
-and values are copied once, out of the bytes that were fetched or mapped. A length is believed only after it was checked against the record that holds it:
-INVALID_RECORD otherwise.
+Deltas, lengths, keys and values are numpy arrays over all records of a chunk (ottla.tables.positions,
+ottla.tables.slices). Keys and values are copied once, from the bytes that were fetched or mapped. Every length is
+checked against the record that holds it; a wrong length raises INVALID_RECORD.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SCHEMA = pa.schema(
 _MOST_BYTES = 1 << 30
 """Arrow's offsets are 32 bits wide."""
 _KEPT_ROWS = 1 << 14
-"""Columns that repeat one value are kept up to this length."""
+"""The longest column of one repeated value that is cached."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches that are decoded together. Uncompressed ones that lie in one buffer are decoded where they are."""
+    """Batches that are decoded together. Uncompressed batches in one buffer are decoded without a copy."""
 
     payloads: list[memoryview | bytes] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Chunk:
         self.size += len(payload)
 
     def joined(self) -> tuple[memoryview | bytes, list[int]]:
-        """One buffer with all payloads, and where each of them begins in it."""
+        """One buffer with all payloads, and where each payload begins in it."""
         if self._buf is not None:
             first, last = self._begins[0], self._begins[-1] + len(self.payloads[-1])
             if last - first < _MOST_BYTES:
@@ -74,7 +74,7 @@ class Chunk:
         return self.payloads[0] if len(self.payloads) == 1 else b"".join(self.payloads), begins
 
     def clear(self) -> None:
-        """Lets go of the buffers."""
+        """Release the buffers."""
         self.payloads.clear()
         self._buf = None
 
@@ -89,9 +89,8 @@ def decode_chunk(
     with_headers: bool = False,
     later: Later = at_once,
 ) -> pa.RecordBatch:
-    """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only when asked for).
-
-    What `later` is given fills the batch: nobody may look into it before that has run.
+    """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only with `with_headers`).
+    The work that `later` gets fills the batch: read the batch only after that work has run.
     """
     payload, bases = chunk.joined()
     raw: Bytes = np.frombuffer(payload, np.uint8)
@@ -136,7 +135,7 @@ def decode_chunk(
 
 
 def _timestamps(headers: list[BatchHeader], counts: list[int], delta: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """When each record was, in milliseconds, and whether the broker said so (1) or the client (0)."""
+    """The timestamp of each record in milliseconds, and whether the broker (1) or the client (0) set it."""
     base = np.repeat([header.base_timestamp for header in headers], counts) + delta
     kinds = [header.timestamp_type == LOG_APPEND_TIME for header in headers]
     if not any(kinds):
@@ -200,6 +199,6 @@ def _slice(payload: memoryview | bytes, pos: int, end: int) -> tuple[bytes | Non
 
 
 def concatenated(batches: Iterable[pa.RecordBatch], *, with_headers: bool) -> pa.Table:
-    """One table; with no batch, an empty one of the right columns."""
+    """One table; without batches, an empty table with the right columns."""
     schema = SCHEMA if with_headers else pa.schema(list(SCHEMA)[:-1])
     return pa.Table.from_batches(batches, schema)

@@ -1,8 +1,8 @@
 """A range of one partition, fetched from its leader as raw batches and decoded in bulk.
 
-While one answer is decoded the next is already asked for, so broker and reader work at the same time. A leader that
-moved, a broker that restarts or a broken connection is tried again from the last offset until the deadline; nothing is
-yielded twice. Offsets that are gone are an error unless `fail_on_data_loss` is off.
+While one answer is decoded, the next request is already sent, so broker and reader work at the same time. After a
+leader change, a broker restart or a broken connection, the read is retried from the last offset until the deadline;
+nothing is yielded twice. Deleted offsets are an error unless `fail_on_data_loss` is off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.tables.decode import Chunk, decode_chunk
 from ottla.tables.topics import READ_COMMITTED, Cluster, TableError
 
 CHUNK_BYTES = 16 << 20
-"""Unpacked bytes that are decoded together, at most one batch more."""
+"""Unpacked bytes that are decoded together, plus at most one batch."""
 _FETCH_VERSION = 12
 _MAX_FRAME = 1 << 30
 _BACKOFF_S = 0.1
@@ -38,7 +38,7 @@ _BACKOFF_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What to read: offsets `start` <= o < `end` of one partition."""
+    """The range to read: offsets `start` <= o < `end` of one partition."""
 
     topic: str
     partition: int
@@ -78,7 +78,7 @@ def read_range(settings: ClientSettings, plan: FetchPlan) -> Iterator[pa.RecordB
 
 
 class _TryAgain(Exception):
-    """The leader is elsewhere, or nothing has arrived yet."""
+    """A temporary failure: the partition has no leader, the leader has moved, or the answer has no partition."""
 
 
 class _Stream:
@@ -133,7 +133,7 @@ class _Stream:
                 return
 
     def _sorted(self, answer: PartitionData, records: memoryview) -> tuple[int, list[tuple[int, BatchHeader]]]:
-        """The offset to ask for next, and the batches that hold records to give out."""
+        """The next offset to fetch, and the batches with records to yield."""
         plan, following = self._plan, self.position
         batches: list[tuple[int, BatchHeader]] = []
         filter_aborted = plan.isolation_level == READ_COMMITTED
@@ -155,7 +155,7 @@ class _Stream:
         return following, batches
 
     def _moved(self, answer: PartitionData) -> None:
-        """Set where to go on after an error answer."""
+        """Handle an error answer: set the offset to continue from, or raise."""
         plan, code = self._plan, ErrorCode(answer.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             start = answer.log_start_offset
@@ -240,7 +240,7 @@ class _Stream:
 
 
 def _chunks(records: memoryview, batches: list[tuple[int, BatchHeader]]) -> Iterator[Chunk]:
-    """Decompressed one chunk at a time: a fetch of small batches may unpack to a thousand times its size."""
+    """Decompress one chunk at a time: a fetch of small batches may unpack to a thousand times its size."""
     chunk = Chunk()
     for at, header in batches:
         chunk.add(records, at, header)

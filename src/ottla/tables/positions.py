@@ -1,7 +1,7 @@
 """Where the records of many batches begin and end, and the varints at many positions.
 
-Runs of equal records are found at once, others by a short loop; a length is believed only when its record lies inside its
-batch.
+Runs of records of equal size are found at once, other records by a short loop. A length is used only if its record lies
+inside its batch.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _RUN = 8
-"""Fewer equal records than this in a row are walked one by one,"""
+"""Fewer records of equal size in a row are walked one by one."""
 _STRIDE = 64
-"""so many of them before the next look for a run."""
+"""Records that are walked before the next search for a run."""
 
 
 def record_bounds(parts: Iterable[tuple[int, int, int]], payload: memoryview | bytes, raw: Bytes) -> tuple[Ints, Ints]:
-    """Where the body of each record begins (its attributes byte) and ends. `parts` are the batches: first position, the
-    one after the last, records."""
+    """Where the body of each record begins (its attributes byte) and ends. `parts` are the batches: first position, end
+    position, number of records."""
     found: list[tuple[Ints, Ints]] = []
     walked: list[int] = []
     for begin, limit, records in parts:
@@ -53,8 +53,9 @@ def record_bounds(parts: Iterable[tuple[int, int, int]], payload: memoryview | b
 
 
 def _run(payload: memoryview | bytes, raw: Bytes, pos: int, limit: int, left: int) -> tuple[Ints, Ints] | None:
-    """The next records while they have one size, found without a loop: each begins where the one before ends, and says
-    the same length."""
+    """The next records of equal size, found without a loop: each begins where the previous record ends, and has the
+    same length prefix.
+    """
     if left < _RUN:
         return None
     try:
@@ -103,7 +104,7 @@ def _walk(payload: memoryview | bytes, pos: int, limit: int, count: int, walked:
 
 
 def _walked(raw: Bytes, at: list[int]) -> tuple[Ints, Ints]:
-    """As `_run` gives them, of records that begin at `at` and were seen to be whole."""
+    """The same result as `_run`, for whole records that begin at `at`."""
     length, begins = varints(raw, np.array(at, np.int64))
     return begins, begins + length
 

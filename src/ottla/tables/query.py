@@ -1,8 +1,8 @@
 """A topic as an Arrow table, and SQL over topics by DuckDB: no JVM.
 
-In a query a topic is a table of its name (quote it when it has a dot or a dash) with the columns of Spark's Kafka
-source, but `key` and `value` are text where they are UTF-8 (the bytes are in `key_bytes` and `value_bytes`), and
-`json` is the value where it is JSON: `select json->>'page' as page, count(*) from hits group by all`.
+In a query a topic is a table of its name; quote a name with a dot or a dash. The table has the columns of Spark's Kafka
+source, with these differences. `key` and `value` are text if they are UTF-8; the bytes are in `key_bytes` and
+`value_bytes`. `json` is the value if it is JSON: `select json->>'page' as page, count(*) from hits group by all`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def topic_table(
     start: Mapping[TopicPartition, int] | None = None,
     max_records: int | None = None,
 ) -> pa.Table:
-    """All committed records of a topic, partition after partition; `max_records` takes the newest of each partition."""
+    """All committed records of a topic, partition after partition; with `max_records`, the newest of each partition."""
     return topic_at(client, topic, with_headers=with_headers, start=start, max_records=max_records)[0]
 
 
@@ -48,7 +48,7 @@ def topic_at(
     start: Mapping[TopicPartition, int] | None = None,
     max_records: int | None = None,
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
-    """The table, and the offsets that it is true at."""
+    """The table, and for each partition the offset where it ends."""
     settings = settings_from(client)
     with Cluster(settings) as cluster:
         partitions = sorted(cluster.partitions([topic]))
@@ -75,7 +75,7 @@ def topic_at(
 
 
 class Cage(NamedTuple):
-    """Limits of a query: no files and no network, so much memory, so much time."""
+    """Limits of a query: no files and no network, bounded memory and time."""
 
     memory: str = "256MB"
     seconds: float = 30.0
@@ -104,8 +104,10 @@ def run_sql(
     visible: Callable[[str], bool] | None = None,
     shown_rows: Callable[[str, pa.Table], pa.Table] | None = None,
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
-    """The answer as a table, and the offsets of the topics that the query names; `more` has tables by name. `caged` is
-    for strangers' queries; `visible` says which topics there are for the one who asks, `shown_rows` covers what is masked."""
+    """The answer as a table, and the end offsets of the topics that the query names. `more` has further tables by
+    name. `caged` limits queries of untrusted users. `visible` decides whether the user may see a topic, and
+    `shown_rows` masks its rows.
+    """
     import duckdb
 
     database: Any = duckdb.connect(":memory:", config=caged.config if caged is not None else {})

@@ -1,8 +1,8 @@
 """Direct reads: a partition's segment files scanned without any broker, for backfills and topics as tables.
 
 `LOG_DIR` is a broker's log directory (folders `topic-partition`). Files are mapped, never written or locked. Only whole
-batches with a right CRC count: a torn tail ends the scan, as it ends recovery. Which transactions were aborted is told
-by the markers in the log itself; with read_committed a scan ends before the first transaction that is still open.
+batches with a right CRC count: a torn tail ends the scan, as it ends recovery. The markers in the log show which
+transactions were aborted. With read_committed a scan ends before the first transaction that is still open.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def segments(log_dir: str, partition: TopicPartition) -> list[Segment]:
 
 
 def bounds(log_dir: str, partition: TopicPartition, isolation_level: int = 0) -> tuple[int, int]:
-    """The first offset and the one after the last whole batch (with read_committed: the last stable offset)."""
+    """The first offset, and the offset after the last whole batch (with read_committed: the last stable offset)."""
     files = segments(log_dir, partition)
     if not files:
         return 0, 0
@@ -137,7 +137,7 @@ class _Piece:
         return bool(self.chunk.headers or self._unchecked)
 
     def add(self, data: memoryview, at: int, header: BatchHeader) -> None:
-        """Only a batch that is right is unpacked, at once: that tells how large the piece is."""
+        """A compressed batch with a right CRC is unpacked at once: its size counts for the size of the piece."""
         if header.compression and crc_matches(data, at, header.size):
             self.chunk.add(data, at, header)
             return
@@ -222,7 +222,7 @@ def _behind(results: Iterator[T], count: int) -> Iterator[T]:
 
 
 def _in_turn(results: Iterator[Callable[[], T]]) -> Iterator[Callable[[], T]]:
-    """A failure is kept until it is its turn: whatever comes before damage is given out."""
+    """A failure is raised in its turn: records before the damage are yielded first."""
     try:
         yield from results
     except (TableError, KafkaError) as failure:

@@ -1,7 +1,8 @@
-"""Slices of one buffer as an Arrow binary array, copied once: whole runs where they lie at equal distances, else by Arrow.
+"""Slices of one buffer as an Arrow binary array, copied once: whole runs where they lie at equal distances, else by
+Arrow.
 
-To copy a run takes long and leaves Python's lock free, so that a thread can do it while another one works out where the
-next slices are: whoever wants that gives a `Later`, and looks into the array when it has run.
+Copying a run takes long and releases Python's lock, so a thread can copy while another thread computes the next slices.
+A caller that wants this passes a `Later`, and reads the array only after `Later` has run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 from ottla.tables.positions import Bytes, Ints
 
 Later = Callable[[Callable[[], None]], object]
-"""Runs what it is given, now or in another thread."""
+"""Runs the given work, now or in another thread."""
 _FEW_BYTES = 256 * 1024
 """Less is copied at once."""
 _FEW_RUNS = 4
@@ -41,7 +42,7 @@ def binary(buffer: pa.Buffer, raw: Bytes, at: Ints, length: Ints, later: Later =
 
 
 def _taken(buffer: pa.Buffer, at: Ints, length: Ints, nulls: npt.NDArray[np.bool_] | None) -> pa.Array:
-    """The slices and the gaps between them are an array over the buffer as it is; every second element of it is taken."""
+    """The slices and the gaps between them form an array over the unchanged buffer; every second element is a slice."""
     rows = len(at)
     offsets = np.empty(2 * rows, np.int32)
     offsets[0::2] = at
@@ -79,4 +80,4 @@ def _copied_runs(raw: Bytes, at: Ints, length: Ints, breaks: Ints, later: Later)
 def _copy(runs: list[tuple[Bytes, Bytes]]) -> None:
     for to, source in runs:
         to[:] = source
-    runs.clear()  # views into what was read
+    runs.clear()  # views into the buffer that was read

@@ -1,7 +1,7 @@
-"""What a reader asks the cluster before it reads: partitions, leaders, and offsets by place or time.
+"""Requests of a reader before it reads: partitions, leaders, and offsets by place or time.
 
-Errors that pass (a moving leader, a broker restarting) are asked again until the deadline; the others are one
-`TableError` that says what to do.
+Temporary errors (a moving leader, a broker restarting) are retried until the deadline. Every other error is one
+`TableError` with what to do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BACKOFF_S = 0.1
 
 
 class TableError(Exception):
-    """What is wrong with a read or a write and what to do about it, in one line."""
+    """The problem of a read or a write and what to do, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,14 @@ def settings_from(options: Mapping[str, str], client_id: str = "ottla-tables") -
 
 
 def check_reachable(options: Mapping[str, str]) -> None:
-    """TableError with the reason when no broker answers or lets us in: our own client says why, librdkafka only waits."""
+    """Raises TableError with the reason if no broker answers or the login fails. Our own client reports the reason;
+    librdkafka only waits."""
     with Cluster(settings_from(options)) as cluster:
         cluster.partitions([])
 
 
 class Cluster:
-    """One cluster's metadata, asked over one connection to any broker and one to each leader."""
+    """One cluster's metadata, through one connection to any broker and one connection to each leader."""
 
     def __init__(self, settings: ClientSettings, timeout_s: float | None = None) -> None:
         self.settings = settings
@@ -79,7 +80,7 @@ class Cluster:
         self._nodes.clear()
 
     def partitions(self, topics: Iterable[str]) -> dict[TopicPartition, Leader | None]:
-        """The partitions of each topic; TableError for one that does not exist."""
+        """The partitions of each topic. Raises TableError for a topic that does not exist."""
         wanted = sorted(set(topics))
         deadline = time.monotonic() + self._timeout_s
         while True:
@@ -106,7 +107,7 @@ class Cluster:
             time.sleep(_BACKOFF_S)
 
     def topics_like(self, pattern: str) -> list[str]:
-        """Topics whose whole name matches, as Java's Matcher.matches does; internal ones only when named exactly."""
+        """Topics whose whole name matches, as Java's Matcher.matches does; internal topics only if named exactly."""
         try:
             compiled = re.compile(pattern)
         except re.error as reason:
