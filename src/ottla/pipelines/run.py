@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 AT_ONCE = 2
-_PASSING = ("failed to connect back",)
-"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage."""
+_PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.util.ConcurrentModificationException")
+"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage. All queries of a session
+share the Python function of a data source. Spark changes the environment variables of that function for one query while
+the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
+"""
 
 
 class StepFailed(TableError):
