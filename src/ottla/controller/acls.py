@@ -73,7 +73,7 @@ def _created(outcome: ApiError) -> AclCreationResult:
     return AclCreationResult(outcome.code, outcome.message) if outcome.failed else AclCreationResult()
 
 
-def _known(kind: type[EnumT], code: int) -> EnumT:
+def _enum_member(kind: type[EnumT], code: int) -> EnumT:
     try:
         return kind(code)
     except ValueError:
@@ -81,20 +81,20 @@ def _known(kind: type[EnumT], code: int) -> EnumT:
 
 
 def _check(creation: AclCreation) -> None:
-    resource = _known(Resource, creation.resource_type)
+    resource = _enum_member(Resource, creation.resource_type)
     if resource is Resource.CLUSTER and creation.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not creation.resource_name:
         raise _invalid("Invalid empty resource name")
     if resource in (Resource.UNKNOWN, Resource.ANY):
         raise _invalid(f"Invalid resourceType {resource.name}")
-    pattern = _known(Pattern, creation.resource_pattern_type)
+    pattern = _enum_member(Pattern, creation.resource_pattern_type)
     if pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
         raise _invalid(f"Invalid patternType {pattern.name}")
-    operation = _known(Operation, creation.operation)
+    operation = _enum_member(Operation, creation.operation)
     if operation in (Operation.UNKNOWN, Operation.ANY):
         raise _invalid(f"Invalid operation {operation.name}")
-    permission = _known(Permission, creation.permission_type)
+    permission = _enum_member(Permission, creation.permission_type)
     if permission not in (Permission.DENY, Permission.ALLOW):
         raise _invalid(f"Invalid permissionType {permission.name}")
     kind, colon, _ = creation.principal.partition(":")
@@ -115,16 +115,16 @@ def delete_acls(
     require_authorizer(state)
     removed: dict[bytes, Message] = {}
     results = []
-    for asked in request.filters:
+    for filter_request in request.filters:
         try:
-            wanted = acl_filter(asked)
+            acl_pattern = acl_filter(filter_request)
         except KafkaError as error:
             results.append(DeleteAclsFilterResult(error.code, error.message))
             continue
         matching = []
         for acl_id, record in state.image.acls.items():
             acl = Acl.of(record)
-            if wanted.matches(acl):
+            if acl_pattern.matches(acl):
                 removed[bytes(acl_id)] = RemoveAccessControlEntryRecord(acl_id)
                 matching.append(DeleteAclsMatchingAcl(0, None, *acl))
         results.append(DeleteAclsFilterResult(0, None, matching))
@@ -136,16 +136,21 @@ def delete_acls(
     return Decision(DeleteAclsResponse(filter_results=results), list(removed.values()))
 
 
-def acl_filter(asked: DeleteAclsFilter) -> AclFilter:
-    if _known(Resource, asked.resource_type_filter) is Resource.UNKNOWN or (
-        _known(Pattern, asked.pattern_type_filter) is Pattern.UNKNOWN
+def acl_filter(filter_request: DeleteAclsFilter) -> AclFilter:
+    if _enum_member(Resource, filter_request.resource_type_filter) is Resource.UNKNOWN or (
+        _enum_member(Pattern, filter_request.pattern_type_filter) is Pattern.UNKNOWN
     ):
         raise _invalid("Unknown patternFilter.")
-    if _known(Operation, asked.operation) is Operation.UNKNOWN or (
-        _known(Permission, asked.permission_type) is Permission.UNKNOWN
+    if _enum_member(Operation, filter_request.operation) is Operation.UNKNOWN or (
+        _enum_member(Permission, filter_request.permission_type) is Permission.UNKNOWN
     ):
         raise _invalid("Unknown entryFilter.")
     return AclFilter(
-        asked.resource_type_filter, asked.resource_name_filter, asked.pattern_type_filter, asked.principal_filter,
-        asked.host_filter, asked.operation, asked.permission_type,
-    )  # fmt: skip
+        filter_request.resource_type_filter,
+        filter_request.resource_name_filter,
+        filter_request.pattern_type_filter,
+        filter_request.principal_filter,
+        filter_request.host_filter,
+        filter_request.operation,
+        filter_request.permission_type,
+    )

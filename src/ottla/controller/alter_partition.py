@@ -15,7 +15,7 @@ from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.protocol.generated.alter_partition_request import AlterPartitionRequest, BrokerState
-from ottla.protocol.generated.alter_partition_request import PartitionData as Asked
+from ottla.protocol.generated.alter_partition_request import PartitionData as ChangeRequest
 from ottla.protocol.generated.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from ottla.protocol.primitives import Message
 
@@ -26,36 +26,36 @@ def alter_partition(
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
     records: list[Message] = []
     topics = []
-    for asked_topic in request.topics:
-        topic = state.image.topics_by_id.get(asked_topic.topic_id)
+    for topic_request in request.topics:
+        topic = state.image.topics_by_id.get(topic_request.topic_id)
         results = []
-        for asked in asked_topic.partitions:
+        for change_request in topic_request.partitions:
             if context.version < 3:
-                asked.new_isr_with_epochs = [BrokerState(broker_id) for broker_id in asked.new_isr]
+                change_request.new_isr_with_epochs = [BrokerState(broker_id) for broker_id in change_request.new_isr]
             results.append(
-                PartitionData(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
+                PartitionData(change_request.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
                 if topic is None
-                else _alter(state, topic, asked, request.broker_id, records)
+                else _alter(state, topic, change_request, request.broker_id, records)
             )
-        topics.append(TopicData(asked_topic.topic_id, results))
+        topics.append(TopicData(topic_request.topic_id, results))
     return Decision(AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics), records)
 
 
 def _alter(
-    state: ControllerState, topic: TopicImage, asked: Asked, broker_id: NodeId, records: list[Message]
+    state: ControllerState, topic: TopicImage, change_request: ChangeRequest, broker_id: NodeId, records: list[Message]
 ) -> PartitionData:
-    index = asked.partition_index
+    index = change_request.partition_index
     partition = topic.partitions.get(index)
     if partition is None:
         return PartitionData(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    refusal = _refusal(state, partition, asked, broker_id)
+    refusal = _refusal(state, partition, change_request, broker_id)
     if refusal is not ErrorCode.NONE:
         return PartitionData(index, refusal)
     change = partition_change(state, topic.name, topic.id, index, partition)
     if state.unclean_election_enabled(topic.name):
         change.election = Election.UNCLEAN
-    change.isr = [member.broker_id for member in asked.new_isr_with_epochs]
-    change.leader_recovery_state = asked.leader_recovery_state
+    change.isr = [member.broker_id for member in change_request.new_isr_with_epochs]
+    change.leader_recovery_state = change_request.leader_recovery_state
     record = change.build()
     if record is not None:
         records.append(record)
@@ -76,22 +76,29 @@ def _alter(
     )
 
 
-def _refusal(state: ControllerState, partition: PartitionRegistration, asked: Asked, broker_id: NodeId) -> ErrorCode:
-    isr = [member.broker_id for member in asked.new_isr_with_epochs]
-    if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+def _refusal(
+    state: ControllerState, partition: PartitionRegistration, change_request: ChangeRequest, broker_id: NodeId
+) -> ErrorCode:
+    isr = [member.broker_id for member in change_request.new_isr_with_epochs]
+    if (
+        change_request.leader_epoch > partition.leader_epoch
+        or change_request.partition_epoch > partition.partition_epoch
+    ):
         # The leader has a newer epoch than we do, so we are not the controller any more.
         return ErrorCode.NOT_CONTROLLER
-    if asked.leader_epoch < partition.leader_epoch:
+    if change_request.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
         return ErrorCode.INVALID_REQUEST
-    if asked.partition_epoch < partition.partition_epoch:
+    if change_request.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas) or broker_id not in isr:
         return ErrorCode.INVALID_REQUEST
-    if asked.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+    if change_request.leader_recovery_state == RECOVERING and (
+        len(isr) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
         return ErrorCode.INVALID_REQUEST
-    if not all(_eligible(state, member) for member in asked.new_isr_with_epochs):
+    if not all(_eligible(state, member) for member in change_request.new_isr_with_epochs):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 

@@ -30,8 +30,8 @@ FILE_NAME = "bootstrap.checkpoint"
 
 def bootstrap_records(metadata_version: int, levels: dict[str, int]) -> list[Message]:
     """metadata.version first, then every other feature above 0, by name."""
-    others = [FeatureLevelRecord(name, level) for name, level in sorted(levels.items()) if level > 0]
-    return [FeatureLevelRecord(METADATA_VERSION, metadata_version), *others]
+    other_levels = [FeatureLevelRecord(name, level) for name, level in sorted(levels.items()) if level > 0]
+    return [FeatureLevelRecord(METADATA_VERSION, metadata_version), *other_levels]
 
 
 def write_bootstrap(storage: Storage, log_dir: str, records: Iterable[Message], now_ms: int) -> None:

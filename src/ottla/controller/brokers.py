@@ -225,7 +225,7 @@ def _directory_changes(
     records: list[Message] = []
     failed = [directory for directory in broker.directories if directory in request.offline_log_dirs]
     if failed:
-        affected = (found for found in all_partitions(state) if found[2].directory(broker.id) in failed)
+        affected = (entry for entry in all_partitions(state) if entry[2].directory(broker.id) in failed)
         records += leader_and_isr_updates(state, affected, remove=broker.id)
         online = [directory for directory in broker.directories if directory not in failed]
         records.append(BrokerRegistrationChangeRecord(broker.id, broker.epoch, log_dirs=online))

@@ -90,10 +90,10 @@ def _alter_each(
             if counts[key] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_entries(resource, incremental=incremental)
-            asked = {config.name: config for config in resource.configs}
+            configs = {config.name: config for config in resource.configs}
             operations = {  # in Kafka's order: Kafka names the first wrong setting
-                name: (asked[name].config_operation if incremental else SET, asked[name].value)
-                for name in strings_in_java_order(asked)
+                name: (configs[name].config_operation if incremental else SET, configs[name].value)
+                for name in strings_in_java_order(configs)
             }
             records += config_changes(state, key, operations, context, replace_all=not incremental)
             outcomes.append((resource, OK))

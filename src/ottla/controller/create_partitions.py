@@ -41,41 +41,42 @@ def create_partitions(
     return Decision(CreatePartitionsResponse(results=results), [] if request.validate_only else records)
 
 
-def _grow(state: ControllerState, asked: CreatePartitionsTopic) -> list[Message]:
-    topic = state.image.topics_by_name.get(asked.name)
+def _grow(state: ControllerState, topic_request: CreatePartitionsTopic) -> list[Message]:
+    topic = state.image.topics_by_name.get(topic_request.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     current = len(topic.partitions)
-    if asked.count == current:
+    if topic_request.count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
-    if asked.count < current:
+    if topic_request.count < current:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {asked.name} currently has {current} partition(s); {asked.count} would not be an increase.",
+            f"The topic {topic_request.name} currently has {current} partition(s); "
+            f"{topic_request.count} would not be an increase.",
         )
-    additional = asked.count - current
+    additional = topic_request.count - current
     if additional > MAX_RECORDS_PER_USER_OP:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     factor = len(next(iter(topic.partitions.values())).replicas)
-    partitions = _new_partitions(state, asked, current, additional, factor)
+    partitions = _new_partitions(state, topic_request, current, additional, factor)
     version = state.image.metadata_version
     return [partition_record(topic.id, current + i, partition, version) for i, partition in enumerate(partitions)]
 
 
 def _new_partitions(
-    state: ControllerState, asked: CreatePartitionsTopic, first: int, additional: int, factor: int
+    state: ControllerState, topic_request: CreatePartitionsTopic, first: int, additional: int, factor: int
 ) -> list[PartitionRegistration]:
-    if asked.assignments is None:
+    if topic_request.assignments is None:
         return placed_partitions(state, additional, factor)
-    if len(asked.assignments) != additional:
+    if len(topic_request.assignments) != additional:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} assignment(s) "
-            "were specified.",
+            f"Attempted to add {additional} additional partition(s), but only {len(topic_request.assignments)} "
+            "assignment(s) were specified.",
         )
     return [
         manual_partition(state, first + i, assignment.broker_ids, factor)
-        for i, assignment in enumerate(asked.assignments)
+        for i, assignment in enumerate(topic_request.assignments)
     ]
 
 

@@ -63,12 +63,12 @@ def create_topics(
 
 
 def _check_total(state: ControllerState, request: CreateTopicsRequest) -> None:
-    wanted = sum(
+    partition_count = sum(
         len(topic.assignments)
         or (state.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
         for topic in request.topics
     )
-    if wanted > MAX_RECORDS_PER_USER_OP:
+    if partition_count > MAX_RECORDS_PER_USER_OP:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
@@ -141,22 +141,22 @@ def _manual_partitions(state: ControllerState, topic: CreatableTopic) -> list[Pa
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but {what} was not set to -1.",
             )
-    found: dict[int, PartitionRegistration] = {}
+    partitions: dict[int, PartitionRegistration] = {}
     factor: int | None = None
     for assignment in topic.assignments:
         index = assignment.partition_index
-        if index in found:
+        if index in partitions:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        found[index] = manual_partition(state, index, assignment.broker_ids, factor)
+        partitions[index] = manual_partition(state, index, assignment.broker_ids, factor)
         factor = len(assignment.broker_ids)
-    if set(found) != set(range(len(found))):
+    if set(partitions) != set(range(len(partitions))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
-    return [found[index] for index in range(len(found))]
+    return [partitions[index] for index in range(len(partitions))]
 
 
 def _succeeded(

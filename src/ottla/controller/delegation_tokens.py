@@ -59,28 +59,28 @@ def create_token(
 def renew_token(
     state: ControllerState, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> Decision[Message, RenewDelegationTokenResponse]:
-    found, code = _find(state, bytes(request.hmac), context.principal, check_expiry=True)
-    if found is None:
+    token, code = _find(state, bytes(request.hmac), context.principal, check_expiry=True)
+    if token is None:
         return Decision(RenewDelegationTokenResponse(int(code), -1))
     period = state.rules.static.delegation_token_expiry_time_ms
     if request.renew_period_ms > 0:
         period = min(period, request.renew_period_ms)
-    expires = min(found.max_timestamp, state.clock.time_ms() + period)
-    return Decision(RenewDelegationTokenResponse(0, expires), [_with_expiry(found, expires)])
+    expires = min(token.max_timestamp, state.clock.time_ms() + period)
+    return Decision(RenewDelegationTokenResponse(0, expires), [_with_expiry(token, expires)])
 
 
 def expire_token(
     state: ControllerState, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> Decision[Message, ExpireDelegationTokenResponse]:
     at_once = request.expiry_time_period_ms < 0
-    found, code = _find(state, bytes(request.hmac), context.principal, check_expiry=not at_once)
-    if found is None:
+    token, code = _find(state, bytes(request.hmac), context.principal, check_expiry=not at_once)
+    if token is None:
         return Decision(ExpireDelegationTokenResponse(int(code), -1))
     now = state.clock.time_ms()
     if at_once:
-        return Decision(ExpireDelegationTokenResponse(0, now), [RemoveDelegationTokenRecord(found.token_id)])
-    expires = min(found.max_timestamp, now + request.expiry_time_period_ms)
-    return Decision(ExpireDelegationTokenResponse(0, expires), [_with_expiry(found, expires)])
+        return Decision(ExpireDelegationTokenResponse(0, now), [RemoveDelegationTokenRecord(token.token_id)])
+    expires = min(token.max_timestamp, now + request.expiry_time_period_ms)
+    return Decision(ExpireDelegationTokenResponse(0, expires), [_with_expiry(token, expires)])
 
 
 def expired_tokens(state: ControllerState) -> list[Message]:
@@ -99,18 +99,18 @@ def _find(
     key = state.rules.static.delegation_token_secret_key
     if key is None:
         return None, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-    found: DelegationTokenRecord | None = None
+    matching_token: DelegationTokenRecord | None = None
     for token in state.image.delegation_tokens.values():
         if hmac.compare_digest(token_hmac(key, token.token_id), secret):
-            found = token
-    if found is None:
+            matching_token = token
+    if matching_token is None:
         return None, ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     now = state.clock.time_ms()
-    expired = found.max_timestamp < now or found.expiration_timestamp < now
-    mine = principal == found.owner or principal in found.renewers
+    expired = matching_token.max_timestamp < now or matching_token.expiration_timestamp < now
+    mine = principal == matching_token.owner or principal in matching_token.renewers
     if check_expiry and expired:
         return None, ErrorCode.DELEGATION_TOKEN_EXPIRED
-    return (found, ErrorCode.NONE) if mine else (None, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+    return (matching_token, ErrorCode.NONE) if mine else (None, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
 def _with_expiry(token: DelegationTokenRecord, expires: int) -> DelegationTokenRecord:

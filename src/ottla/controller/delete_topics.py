@@ -23,29 +23,31 @@ def delete_topics(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
     results: list[DeletableTopicResult] = []
-    names, ids = _asked(request, results)
-    found: dict[Uuid, str] = {}
+    names, ids = _requested_topics(request, results)
+    topic_names: dict[Uuid, str] = {}
     for topic_id in ids:
         topic = state.image.topics_by_id.get(topic_id)
         if topic is None:
             results.append(_result(None, topic_id, generic(ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
-            found[topic_id] = topic.name
+            topic_names[topic_id] = topic.name
     for name in names:
         topic = state.image.topics_by_name.get(name)
         if topic is None:
             results.append(_result(name, ZERO_UUID, generic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-        elif found.pop(topic.id, None) is not None:
+        elif topic_names.pop(topic.id, None) is not None:
             twice = "The provided topic name maps to an ID that was already supplied."
             results.append(_result(name, topic.id, ApiError(ErrorCode.INVALID_REQUEST, twice)))
         else:
-            found[topic.id] = name
-    records: list[Message] = [RemoveTopicRecord(topic_id) for topic_id in found]
-    results += [_result(name, topic_id, OK) for topic_id, name in found.items()]
+            topic_names[topic.id] = name
+    records: list[Message] = [RemoveTopicRecord(topic_id) for topic_id in topic_names]
+    results += [_result(name, topic_id, OK) for topic_id, name in topic_names.items()]
     return Decision(DeleteTopicsResponse(responses=results), records)
 
 
-def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[Uuid]]:
+def _requested_topics(
+    request: DeleteTopicsRequest, results: list[DeletableTopicResult]
+) -> tuple[list[str], list[Uuid]]:
     """The names and ids to delete; malformed and repeated entries are answered in `results`."""
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()
@@ -58,8 +60,8 @@ def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) ->
         elif topic.topic_id == ZERO_UUID:
             names[topic.name] += 1
         else:
-            both = ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-            results.append(_result(topic.name, topic.topic_id, both))
+            ambiguous = ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+            results.append(_result(topic.name, topic.topic_id, ambiguous))
     duplicate = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results += [_result(name, ZERO_UUID, duplicate) for name, count in names.items() if count > 1]
     duplicate = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")

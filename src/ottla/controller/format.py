@@ -123,13 +123,13 @@ def _metadata_version(request: FormatRequest) -> int:
         return level
     if request.release_version is None:
         return LATEST_METADATA_VERSION
-    found = metadata_version_from_str(request.release_version)
-    if found is None:
-        known = ", ".join(METADATA_VERSIONS[level] for level in sorted(METADATA_VERSIONS))
+    metadata_version = metadata_version_from_str(request.release_version)
+    if metadata_version is None:
+        versions = ", ".join(METADATA_VERSIONS[level] for level in sorted(METADATA_VERSIONS))
         raise FormatError(
-            f"Unknown metadata.version '{request.release_version}'. Supported metadata.version are: {known}"
+            f"Unknown metadata.version '{request.release_version}'. Supported metadata.version are: {versions}"
         )
-    return found
+    return metadata_version
 
 
 def _feature_levels(request: FormatRequest, metadata_version: int) -> dict[str, int]:
@@ -150,20 +150,20 @@ def _feature_levels(request: FormatRequest, metadata_version: int) -> dict[str, 
     return levels
 
 
-def _kraft_version(request: FormatRequest, asked: int | None) -> int:
+def _kraft_version(request: FormatRequest, requested_level: int | None) -> int:
     dynamic = request.standalone is not None or request.initial_controllers is not None
-    if asked is None or asked == int(dynamic):
+    if requested_level is None or requested_level == int(dynamic):
         return int(dynamic)
     flags = "--standalone, --initial-controllers, or --no-initial-controllers"
     how = f"controller.quorum.voters is empty and one of the flags {flags} is used."
     if dynamic:
         raise FormatError(
-            f"Cannot set kraft.version to {asked} if {how} For dynamic controllers support, try removing the --feature "
-            "flag for kraft.version."
+            f"Cannot set kraft.version to {requested_level} if {how} For dynamic controllers support, try removing the "
+            "--feature flag for kraft.version."
         )
     raise FormatError(
-        f"Cannot set kraft.version to {asked} unless {how} For dynamic controllers support, try using one of {flags} "
-        "and removing controller.quorum.voters."
+        f"Cannot set kraft.version to {requested_level} unless {how} For dynamic controllers support, try using one of "
+        f"{flags} and removing controller.quorum.voters."
     )
 
 
@@ -173,20 +173,20 @@ def _bootstrap_levels(levels: dict[str, int]) -> dict[str, int]:
 
 
 def _formatted(storage: Storage, request: FormatRequest) -> dict[str, MetaProperties]:
-    found = {}
+    ensemble = {}
     for log_dir in request.log_dirs:
         if storage.exists(log_dir) and not storage.is_dir(log_dir):
             raise FormatError(f"{log_dir} is not a directory")
         properties = read_meta_properties(storage, log_dir)
         if properties is not None:
-            found[log_dir] = properties
-    verify_ensemble(found, cluster_id=request.cluster_id, node_id=request.node_id)
-    if found and not request.ignore_formatted:
+            ensemble[log_dir] = properties
+    verify_ensemble(ensemble, cluster_id=request.cluster_id, node_id=request.node_id)
+    if ensemble and not request.ignore_formatted:
         raise FormatError(
-            f"Log directory {min(found)} is already formatted. Use --ignore-formatted to ignore this directory and "
+            f"Log directory {min(ensemble)} is already formatted. Use --ignore-formatted to ignore this directory and "
             "format the others."
         )
-    return found
+    return ensemble
 
 
 def _role(

@@ -33,15 +33,15 @@ def all_partitions(state: ControllerState) -> Iterator[Partition]:
 
 
 def partitions_with_isr(state: ControllerState, broker_id: NodeId) -> Iterator[Partition]:
-    return (found for found in all_partitions(state) if broker_id in found[2].isr)
+    return (entry for entry in all_partitions(state) if broker_id in entry[2].isr)
 
 
 def partitions_with_elr(state: ControllerState, broker_id: NodeId) -> Iterator[Partition]:
-    return (found for found in all_partitions(state) if broker_id in found[2].elr)
+    return (entry for entry in all_partitions(state) if broker_id in entry[2].elr)
 
 
 def leaderless_partitions(state: ControllerState) -> Iterator[Partition]:
-    return (found for found in all_partitions(state) if not found[2].has_leader)
+    return (entry for entry in all_partitions(state) if not entry[2].has_leader)
 
 
 def has_leaderships(state: ControllerState, broker_id: NodeId) -> bool:
@@ -94,12 +94,15 @@ def elect_leaders(
             outcomes = [
                 (index, _elect(state, name, index, request.election_type, records)) for index in topic.partitions
             ]
-            wanted = [entry for entry in outcomes if entry[1].code != ErrorCode.ELECTION_NOT_NEEDED]
-            results.append(_result(name, wanted))
+            attempted = [entry for entry in outcomes if entry[1].code != ErrorCode.ELECTION_NOT_NEEDED]
+            results.append(_result(name, attempted))
     else:
-        for asked in request.topic_partitions:
-            outcomes = [(i, _elect(state, asked.topic, i, request.election_type, records)) for i in asked.partitions]
-            results.append(_result(asked.topic, outcomes))
+        for topic_request in request.topic_partitions:
+            outcomes = [
+                (i, _elect(state, topic_request.topic, i, request.election_type, records))
+                for i in topic_request.partitions
+            ]
+            results.append(_result(topic_request.topic, outcomes))
     return Decision(ElectLeadersResponse(error_code=0, replica_election_results=results), records)
 
 

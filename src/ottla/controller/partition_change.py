@@ -112,10 +112,10 @@ class PartitionChange:
         return in_sync and self.acceptable_leader(replica)
 
     def _may_elect_last_known(self) -> bool:
-        known = self.partition.last_known_elr
-        if not self.elr_enabled or self.isr or self.elr or len(known) != 1:
+        last_known_elr = self.partition.last_known_elr
+        if not self.elr_enabled or self.isr or self.elr or len(last_known_elr) != 1:
             return False
-        return self.acceptable_leader(known[0])
+        return self.acceptable_leader(last_known_elr[0])
 
     # ------------------------------------------------------------------------------------------------ ELR, replicas
 
@@ -137,10 +137,10 @@ class PartitionChange:
     def _record_last_known_leader(self, record: PartitionChangeRecord) -> None:
         if not self.elr_enabled:
             return
-        known = self.partition.last_known_elr
-        if record.isr is not None and not record.isr and known != (self.partition.leader,):
+        last_known_elr = self.partition.last_known_elr
+        if record.isr is not None and not record.isr and last_known_elr != (self.partition.leader,):
             record.last_known_elr = [self.partition.leader]
-        elif known and (record.leader >= 0 or (self.partition.has_leader and record.leader != NO_NODE)):
+        elif last_known_elr and (record.leader >= 0 or (self.partition.has_leader and record.leader != NO_NODE)):
             record.last_known_elr = []
 
     def _complete_reassignment(self) -> None:

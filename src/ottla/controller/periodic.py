@@ -64,8 +64,8 @@ def _balance(state: ControllerState, may_lead: Callable[[NodeId], bool]) -> list
 
 def elect_uncleanly(state: ControllerState) -> list[Message]:
     """Elect leaders for partitions without one, if unclean.leader.election.enable allows it. Data may be lost."""
-    wanted = [found for found in leaderless_partitions(state) if state.unclean_election_enabled(found[0].name)]
-    return list(leader_and_isr_updates(state, wanted[:MAX_RECORDS_PER_USER_OP]))
+    electable = [entry for entry in leaderless_partitions(state) if state.unclean_election_enabled(entry[0].name)]
+    return list(leader_and_isr_updates(state, electable[:MAX_RECORDS_PER_USER_OP]))
 
 
 class Periodic:
@@ -90,8 +90,8 @@ class Periodic:
         """The records of the first duty that is due."""
         state = self._state
         now = state.clock.monotonic_ms()
-        wanted = state.balance_wanted_ms
-        if wanted is not None and now - wanted >= SOON_MS and state.settings.leader_balance_interval_ms > 0:
+        requested_ms = state.balance_wanted_ms
+        if requested_ms is not None and now - requested_ms >= SOON_MS and state.settings.leader_balance_interval_ms > 0:
             records = balance_soon(state)
             if records:
                 return records

@@ -22,8 +22,10 @@ from ottla.raft.views import ReplicaProgress
 def describe_quorum(
     state: ControllerState, request: DescribeQuorumRequest, _context: RequestContext
 ) -> Decision[Message, DescribeQuorumResponse]:
-    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if asked != [(METADATA_TOPIC, 0)]:
+    requested_partitions = [
+        (topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions
+    ]
+    if requested_partitions != [(METADATA_TOPIC, 0)]:
         return Decision(_unknown(request))
     view = state.quorum.describe()
     partition = PartitionData(

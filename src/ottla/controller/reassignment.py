@@ -120,12 +120,16 @@ def list_partition_reassignments(
     state: ControllerState, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> Decision[Message, ListPartitionReassignmentsResponse]:
     if request.topics is None:
-        asked = [(topic, list(topic.partitions)) for topic in state.image.topics_by_name.values()]
+        listed = [(topic, list(topic.partitions)) for topic in state.image.topics_by_name.values()]
     else:
-        known = state.image.topics_by_name
-        asked = [(known[topic.name], topic.partition_indexes) for topic in request.topics if topic.name in known]
+        topics_by_name = state.image.topics_by_name
+        listed = [
+            (topics_by_name[topic.name], topic.partition_indexes)
+            for topic in request.topics
+            if topic.name in topics_by_name
+        ]
     topics = []
-    for topic, indexes in asked:
+    for topic, indexes in listed:
         ongoing = [
             OngoingPartitionReassignment(
                 index, list(partition.replicas), list(partition.adding), list(partition.removing)

@@ -30,8 +30,8 @@ def alter_user_scram_credentials(
 ) -> Decision[Message, AlterUserScramCredentialsResponse]:
     changes: dict[str, Message] = {}
     errors: dict[str, ApiError] = {}
-    asked: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    for change in asked:
+    alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    for change in alterations:
         name = change.name
         if name in errors:
             continue

@@ -141,11 +141,11 @@ class ControllerState:
 
     def min_isr(self, topic: str) -> int:
         """min.insync.replicas, but never more than there are replicas."""
-        wanted = self.topic_config(topic).min_insync_replicas
-        found = self.image.topics_by_name.get(topic)
-        if found is None or not found.partitions:
-            return wanted
-        return min(wanted, len(next(iter(found.partitions.values())).replicas))
+        configured = self.topic_config(topic).min_insync_replicas
+        topic_image = self.image.topics_by_name.get(topic)
+        if topic_image is None or not topic_image.partitions:
+            return configured
+        return min(configured, len(next(iter(topic_image.partitions.values())).replicas))
 
 
 def has_online_directory(broker: BrokerRegistration, directory: Uuid) -> bool:

@@ -76,8 +76,8 @@ class _Sink:
         now = time.time()
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
         if self.json:
-            known = {key: _cut(value) for key, value in facts.items()}
-            line = _as_json({"timestamp": moment, "level": level, "event": event, "logger": name, **known})
+            shortened = {key: _cut(value) for key, value in facts.items()}
+            line = _as_json({"timestamp": moment, "level": level, "event": event, "logger": name, **shortened})
         else:
             words = [moment, f"{level:<7}", event, *(f"{key}={_shown(value)}" for key, value in facts.items())]
             line = f"{' '.join(words)} [{name}]"

@@ -61,16 +61,16 @@ def partitions_in_java_order(items: Iterable[int]) -> list[int]:
 def _in_java_order(
     items: Iterable[ItemT], hash_of: Callable[[ItemT], int], *, copied: bool = False, initial_capacity: int = 0
 ) -> list[ItemT]:
-    found = list(items)
-    mask = _capacity(len(found), copied=copied, initial=initial_capacity) - 1
-    return sorted(found, key=lambda item: _spread(hash_of(item)) & mask)
+    elements = list(items)
+    mask = _capacity(len(elements), copied=copied, initial=initial_capacity) - 1
+    return sorted(elements, key=lambda item: _spread(hash_of(item)) & mask)
 
 
 def _capacity(size: int, *, copied: bool, initial: int) -> int:
     """A map that grew by insertion is at most three quarters full; one made from a collection takes a little more."""
     capacity = 1 << (initial - 1).bit_length() if initial else _MIN_CAPACITY
-    wanted = int(size / _LOAD_FACTOR) + 1 if copied else size / _LOAD_FACTOR
-    while capacity < wanted:
+    min_capacity = int(size / _LOAD_FACTOR) + 1 if copied else size / _LOAD_FACTOR
+    while capacity < min_capacity:
         capacity *= 2
     return capacity
 

@@ -49,8 +49,8 @@ def collision_key(name: str) -> str:
 
 def collision_keys(existing: Iterable[str]) -> dict[str, str]:
     """Collision key -> the first topic that has it."""
-    found: dict[str, str] = {}
+    first_topics: dict[str, str] = {}
     for name in existing:
         if has_collision_chars(name):
-            found.setdefault(collision_key(name), name)
-    return found
+            first_topics.setdefault(collision_key(name), name)
+    return first_topics

@@ -44,12 +44,12 @@ def response_class(key: int) -> type[Message]:
     return _responses.get(key) or _load(_responses, key, "Response")
 
 
-def _load(known: dict[int, type[Message]], key: int, suffix: str) -> type[Message]:
+def _load(message_types: dict[int, type[Message]], key: int, suffix: str) -> type[Message]:
     name = api(key).name + suffix
     module = import_module(f"ottla.protocol.generated.{MODULES[name]}")
-    found: type[Message] = getattr(module, name)
-    known[key] = found
-    return found
+    message_type: type[Message] = getattr(module, name)
+    message_types[key] = message_type
+    return message_type
 
 
 def request_header_version(key: int, version: int) -> int:

@@ -121,12 +121,12 @@ def _open_gzip(data: Buffer) -> tuple[_Read, tuple[type[Exception], ...]]:
                 if bytes(view[at : at + 2]) != b"\x1f\x8b":
                     return b""
                 unpacker = zlib.decompressobj(31)
-            given = view[at : at + _GZIP_SLICE]
-            piece = unpacker.decompress(given, size)
-            at += len(given) - len(unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail)
+            compressed = view[at : at + _GZIP_SLICE]
+            piece = unpacker.decompress(compressed, size)
+            at += len(compressed) - len(unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail)
             if piece:
                 return piece
-            if not given and not unpacker.eof:
+            if not compressed and not unpacker.eof:
                 raise zlib.error("incomplete gzip data")
 
     return read, (zlib.error,)

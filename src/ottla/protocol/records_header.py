@@ -170,11 +170,11 @@ def set_attributes(buf: Buffer, pos: int, attributes: int) -> None:
 def set_max_timestamp(buf: Buffer, pos: int, timestamp_type: int, max_timestamp: int) -> None:
     """Set timestamp type and max timestamp and recompute the CRC; nothing is written when both stand already."""
     attributes: int = _ATTRIBUTES.unpack_from(buf, pos + CRC_COVERS_FROM)[0]
-    wanted = (attributes & ~TIMESTAMP_TYPE_MASK) | (timestamp_type << 3)
-    if wanted == attributes and _TIMESTAMP.unpack_from(buf, pos + _MAX_TIMESTAMP_AT)[0] == max_timestamp:
+    new_attributes = (attributes & ~TIMESTAMP_TYPE_MASK) | (timestamp_type << 3)
+    if new_attributes == attributes and _TIMESTAMP.unpack_from(buf, pos + _MAX_TIMESTAMP_AT)[0] == max_timestamp:
         return
     _TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, max_timestamp)
-    set_attributes(buf, pos, wanted)
+    set_attributes(buf, pos, new_attributes)
 
 
 def pack_header(header: BatchHeader) -> bytes:

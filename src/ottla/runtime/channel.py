@@ -244,9 +244,9 @@ class Channel:
         outgoing = self._outgoing
         try:
             while outgoing:
-                rest = self._send_one(outgoing[0], more=len(outgoing) > 1)
-                if rest is not None:
-                    outgoing[0] = rest
+                unsent = self._send_one(outgoing[0], more=len(outgoing) > 1)
+                if unsent is not None:
+                    outgoing[0] = unsent
                     self._write_later()
                     return
                 outgoing.popleft()

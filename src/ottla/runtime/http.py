@@ -164,10 +164,10 @@ class HttpServer:
         if refused is not None:
             return refused, is_head
         let_in()
-        found = self._answers.get(request.path)
-        if found is None:
+        handler = self._answers.get(request.path)
+        if handler is None:
             return HttpAnswer(f"there are only {', '.join(self._answers)}\n", status=404), is_head
-        answer = found()
+        answer = handler()
         return answer if isinstance(answer, HttpAnswer) else await answer, is_head
 
     async def _refusal(self, request: _Request, address: str) -> HttpAnswer | None:

@@ -173,12 +173,12 @@ class TlsChannel(Channel):
 
     def _send_bytes(self, data: bytes) -> None:
         try:
-            rest = self._push(data)
+            unsent = self._push(data)
         except OSError:
             self.close()
             return
-        if rest is not None:
-            self._outgoing.append(rest)
+        if unsent is not None:
+            self._outgoing.append(unsent)
             if not self._writing:
                 self._write_later()
 

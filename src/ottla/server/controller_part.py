@@ -41,8 +41,8 @@ class ControllerPart:
 
     @property
     def _registered(self) -> bool:
-        known = self._quorum.publisher.image.controllers.get(self._node.config.node_id)
-        return known is not None and known.incarnation_id == self._incarnation
+        registration = self._quorum.publisher.image.controllers.get(self._node.config.node_id)
+        return registration is not None and registration.incarnation_id == self._incarnation
 
     async def _register(self) -> None:
         """Retry until the registration is in the committed metadata."""

@@ -51,13 +51,13 @@ class Departures:
             task.cancel()
 
     async def _watch_leadership(self) -> None:
-        known: int | None = None
+        seen_epoch: int | None = None
         while True:
             epoch = self._active_epoch()
-            if epoch is not None and epoch != known:
+            if epoch is not None and epoch != seen_epoch:
                 for broker in list(self._image().brokers.values()):
                     self.on_disconnected(broker.id, broker.epoch)
-            known = epoch
+            seen_epoch = epoch
             await asyncio.sleep(WATCH_MS / 1000)
 
     def on_disconnected(self, broker_id: NodeId, broker_epoch: int) -> None:

@@ -40,21 +40,21 @@ class Directories:
         """
         config = self._config
         try:
-            found = load_ensemble(
+            ensemble = load_ensemble(
                 self._storage, config.data_dirs, metadata_log_dir=config.metadata_dir, node_id=config.node_id
             )
             self._check_metadata_place()
-            found = complete_directory_ids(
-                self._storage, found, partial(new_uuid, self._random.token_bytes), self._clock.time_ms()
+            ensemble = complete_directory_ids(
+                self._storage, ensemble, partial(new_uuid, self._random.token_bytes), self._clock.time_ms()
             )
             self._take_metadata_dir(config.metadata_dir)
             if config.is_broker:
-                self._open_logs(found, on_failed)
+                self._open_logs(ensemble, on_failed)
         except (MetaPropertiesError, LogDirectoryError) as error:
             raise StartupError(str(error)) from error
         except OSError as error:
             raise StartupError(f"{error.filename}: {error.strerror}") from error
-        return found[config.metadata_dir]
+        return ensemble[config.metadata_dir]
 
     def require_logs(self) -> LogStore:
         if self.logs is None:
@@ -73,7 +73,7 @@ class Directories:
                     f"(the configured metadata directory is {self._config.metadata_dir})."
                 )
 
-    def _open_logs(self, found: dict[str, MetaProperties], on_failed: OnFailed) -> None:
+    def _open_logs(self, ensemble: dict[str, MetaProperties], on_failed: OnFailed) -> None:
         config = self._config
         logs = LogStore(
             self._storage,
@@ -83,7 +83,7 @@ class Directories:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             on_directory_failed=on_failed,
         )
-        logs.open_directories({path: p.directory_id for path, p in found.items() if p.directory_id is not None})
+        logs.open_directories({path: p.directory_id for path, p in ensemble.items() if p.directory_id is not None})
         self.logs = logs
 
     def _take_metadata_dir(self, path: str) -> None:

@@ -128,8 +128,8 @@ async def expose(
         metric = _BY_NAME[name]
         lines += [f"# HELP {name} {metric.doc}", f"# TYPE {name} {metric.kind}"]
         async for _, labels, value in _breathing(by_name.pop(name)):
-            told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-            lines.append(f"{name}{{{told}}} {value:.17g}" if told else f"{name} {value:.17g}")
+            label_text = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            lines.append(f"{name}{{{label_text}}} {value:.17g}" if label_text else f"{name} {value:.17g}")
     return "\n".join(lines) + "\n"
 
 
@@ -251,8 +251,17 @@ def _clients(broker: Broker) -> Iterator[Sample]:
     if broker.telemetry is None:
         return
     for client, name, labels, value in broker.telemetry.told():
-        told = {"name": name, "client_id": client.client_id, "software": client.software_name, "host": client.host}
-        yield "ottla_client_metric", {**told, "labels": ",".join(f"{key}={text}" for key, text in labels)}, value
+        client_labels = {
+            "name": name,
+            "client_id": client.client_id,
+            "software": client.software_name,
+            "host": client.host,
+        }
+        yield (
+            "ottla_client_metric",
+            {**client_labels, "labels": ",".join(f"{key}={text}" for key, text in labels)},
+            value,
+        )
 
 
 def _process(server: Broker | ControllerServer, resident_bytes: int | None) -> Iterator[Sample]:

@@ -29,10 +29,10 @@ def scram_record(text: str) -> UserScramCredentialRecord:
     if match is None:
         if "=" not in text:
             raise ScramArgumentError(f"Failed to find equals sign in SCRAM argument '{text}'")
-        mechanism, _, rest = text.strip().partition("=")
+        mechanism, _, bracketed = text.strip().partition("=")
         if mechanism not in CODES:
             raise ScramArgumentError(f"The add-scram mechanism {mechanism} is not supported.")
-        where = "end with ]" if rest.startswith("[") else "start with ["
+        where = "end with ]" if bracketed.startswith("[") else "start with ["
         raise ScramArgumentError(f"Expected configuration string to {where}")
     if match["mechanism"] not in CODES:
         raise ScramArgumentError(f"The add-scram mechanism {match['mechanism']} is not supported.")
@@ -58,15 +58,15 @@ def scram_record(text: str) -> UserScramCredentialRecord:
 
 
 def _options(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     position = 0
     while position < len(text):
         match = _OPTION.match(text, position)
         if match is None or match["name"] not in _NAMES:
-            raise ScramArgumentError(f"option {len(found) + 1} is none of {', '.join(sorted(_NAMES))}")
-        found[match["name"]] = match["quoted"] if match["quoted"] is not None else match["bare"]
+            raise ScramArgumentError(f"option {len(options) + 1} is none of {', '.join(sorted(_NAMES))}")
+        options[match["name"]] = match["quoted"] if match["quoted"] is not None else match["bare"]
         position = match.end()
-    return found
+    return options
 
 
 def _password(options: dict[str, str]) -> str:

@@ -149,7 +149,7 @@ def _feature(text: str) -> tuple[str, int]:
 def _info(config: BrokerConfig) -> tuple[list[str], int]:
     """The output of Kafka's tool: the directories, their common properties, and the problems of any directory."""
     directories = list(dict.fromkeys([*config.data_dirs, config.metadata_dir]))
-    found: dict[str, MetaProperties] = {}
+    meta_properties: dict[str, MetaProperties] = {}
     problems: list[str] = []
     for directory in directories:
         try:
@@ -158,17 +158,20 @@ def _info(config: BrokerConfig) -> tuple[list[str], int]:
             problems.append(str(error))
             continue
         if properties is not None:
-            found[directory] = properties
+            meta_properties[directory] = properties
         else:
             problems.append(f"{directory} {'is not formatted.' if Path(directory).is_dir() else 'does not exist'}")
     lines = []
-    if found:
-        lines.append("Found log directories:" if len(found) > 1 else "Found log directory:")
-        lines += [f"  {directory}" for directory in sorted(found)]
+    if meta_properties:
+        lines.append("Found log directories:" if len(meta_properties) > 1 else "Found log directory:")
+        lines += [f"  {directory}" for directory in sorted(meta_properties)]
         lines.append("")
-        one = found[min(found)]
-        identity = f"directory.id={uuid_to_str(one.directory_id)}, " if one.directory_id is not None else ""
-        lines += [f"Found metadata: {{cluster.id={one.cluster_id}, {identity}node.id={one.node_id}, version=1}}", ""]
+        metadata = meta_properties[min(meta_properties)]
+        identity = f"directory.id={uuid_to_str(metadata.directory_id)}, " if metadata.directory_id is not None else ""
+        lines += [
+            f"Found metadata: {{cluster.id={metadata.cluster_id}, {identity}node.id={metadata.node_id}, version=1}}",
+            "",
+        ]
     if problems:
         lines.append("Found problems:" if len(problems) > 1 else "Found problem:")
         lines += [f"  {problem}" for problem in problems]

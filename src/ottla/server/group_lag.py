@@ -71,7 +71,7 @@ class GroupLag:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._times: dict[tuple[Uuid, int, int], int] = {}
-        self._known: list[Lag] = []
+        self._lags: list[Lag] = []
         self._looked_ms = -_FRESH_MS
         self._looking: asyncio.Task[None] | None = None
 
@@ -81,29 +81,31 @@ class GroupLag:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.ensure_future(self._look())
             await asyncio.shield(self._looking)
-        return self._known
+        return self._lags
 
     async def _look(self) -> None:
         ours: list[tuple[_Position, Partition]] = []
-        others: dict[NodeId, list[_Position]] = {}
+        led_elsewhere: dict[NodeId, list[_Position]] = {}
         for position in self._positions():
             partition = self._broker.replicas.by_name.get(position.topic, {}).get(position.partition)
             if partition is not None:
                 ours.append((position._replace(first=max(position.offset, partition.log.log_start_offset)), partition))
             elif (leader := self._leader(position)) is not None:
-                others.setdefault(leader, []).append(position)
-        found = []
+                led_elsewhere.setdefault(leader, []).append(position)
+        group_lags = []
         for number, (position, partition) in enumerate(ours, 1):
-            found.append(self._from_log(position, partition))
+            group_lags.append(self._from_log(position, partition))
             if number % _BREATH == 0:
                 await asyncio.sleep(0)
-        for lags in await asyncio.gather(*(self._from_leader(*each) for each in others.items())):
-            found += lags
-        wanted = {position.record for position, _ in ours} | {
-            position.record for each in others.values() for position in each
+        for lags in await asyncio.gather(
+            *(self._from_leader(*leader_positions) for leader_positions in led_elsewhere.items())
+        ):
+            group_lags += lags
+        open_records = {position.record for position, _ in ours} | {
+            position.record for leader_positions in led_elsewhere.values() for position in leader_positions
         }
-        self._times = {record: time for record, time in self._times.items() if record in wanted}
-        self._known = found
+        self._times = {record: time for record, time in self._times.items() if record in open_records}
+        self._lags = group_lags
         self._looked_ms = self._broker.clock.monotonic_ms()
 
     # Where the groups are
@@ -126,10 +128,12 @@ class GroupLag:
                 store = shard.machine.offsets
                 for group in store.group_ids():
                     for topic, offsets in store.topics(group).items():
-                        known = by_name.get(topic)
-                        for index, committed in offsets.items() if known is not None else ():
-                            if known is not None:
-                                yield _Position(group, topic, known.id, index, committed.offset, 0, committed.offset)
+                        topic_image = by_name.get(topic)
+                        for index, committed in offsets.items() if topic_image is not None else ():
+                            if topic_image is not None:
+                                yield _Position(
+                                    group, topic, topic_image.id, index, committed.offset, 0, committed.offset
+                                )
         if broker.has_shares:
             by_id = broker.image.topics_by_id
             for shares in broker.shares.coordinator.shards:
@@ -151,9 +155,9 @@ class GroupLag:
         records = _behind(position, partition.high_watermark)
         if records and position.record not in self._times:
             try:
-                found = partition.log.read(position.first, 1, max_offset=partition.high_watermark)
-                if found.length:
-                    self._remember(position, parse_header(found.file.pread(HEADER_BYTES, found.position), 0))
+                log_slice = partition.log.read(position.first, 1, max_offset=partition.high_watermark)
+                if log_slice.length:
+                    self._remember(position, parse_header(log_slice.file.pread(HEADER_BYTES, log_slice.position), 0))
             except (KafkaError, OSError):  # a directory that has failed, a segment that was just deleted
                 pass
         return self._lag(position, records)
@@ -202,10 +206,10 @@ class GroupLag:
         if answer is None:
             return {}
         return {
-            (topic.name, each.partition_index): each.offset
+            (topic.name, partition.partition_index): partition.offset
             for topic in answer.topics
-            for each in topic.partitions
-            if each.error_code == 0
+            for partition in topic.partitions
+            if partition.error_code == 0
         }
 
     async def _fetch_time(self, leader: NodeId, position: _Position) -> None:
@@ -219,9 +223,9 @@ class GroupLag:
         )
         answer = await self._ask(leader, request)
         for topic in answer.responses if answer is not None else ():
-            for each in topic.partitions:
-                if len(each.records or b"") >= HEADER_BYTES:
-                    self._remember(position, parse_header(each.records, 0))
+            for partition in topic.partitions:
+                if len(partition.records or b"") >= HEADER_BYTES:
+                    self._remember(position, parse_header(partition.records, 0))
 
     async def _ask(self, leader: NodeId, request: Any) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -96,7 +96,9 @@ def _counts(broker: Broker) -> Iterator[Sample]:
             for group in shard.machine.groups.values():
                 key = group.kind, group.state_name
                 counts[key] = counts.get(key, 0) + 1
-    of_kind = {kind: sum(count for (each, _), count in counts.items() if each is kind) for kind in GroupKind}
+    of_kind = {
+        kind: sum(count for (group_kind, _), count in counts.items() if group_kind is kind) for kind in GroupKind
+    }
     yield f"{_MANAGER}numoffsets", {}, offsets
     yield f"{_MANAGER}numgroups", {}, of_kind[GroupKind.CLASSIC]
     for state in _CLASSIC_STATES:

@@ -174,8 +174,8 @@ class QuorumMember:
     def _is_caught_up(self) -> bool:
         role = self.raft.replica.role
         in_touch = isinstance(role, Follower | Observer) and role.in_touch
-        known = self.raft.is_leader or in_touch
-        return known and not self.publisher.image.empty and self.driver.next_offset >= self.raft.high_watermark
+        in_quorum = self.raft.is_leader or in_touch
+        return in_quorum and not self.publisher.image.empty and self.driver.next_offset >= self.raft.high_watermark
 
     async def _tick(self) -> None:
         while True:
@@ -279,11 +279,11 @@ def raft_config(
 
 
 def _addresses(servers: tuple[str, ...]) -> tuple[Address, ...]:
-    found = []
+    addresses = []
     for server in servers:
         host, _, port = server.rpartition(":")
-        found.append(Address(host.strip("[]"), int(port)))
-    return tuple(found)
+        addresses.append(Address(host.strip("[]"), int(port)))
+    return tuple(addresses)
 
 
 def _in_thread(

@@ -153,13 +153,13 @@ class Registration:
     async def _on_refused(self, code: ErrorCode) -> None:
         log.warning("heartbeat.refused", reason=code.name)
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            known = self._metadata.image.brokers.get(self._node.config.node_id)
-            if known is None or known.incarnation_id == self._incarnation:
+            registration = self._metadata.image.brokers.get(self._node.config.node_id)
+            if registration is None or registration.incarnation_id == self._incarnation:
                 # An admin unregistered this broker while it runs, or its epoch is not the latest: register again.
                 await self._register_broker(self._node.config.broker_session_timeout_ms)
             else:
                 # The other server now leads the partitions of our id: two leaders of one epoch would both take records.
-                self._on_replaced(f"another server has registered as broker {known.id} of this cluster")
+                self._on_replaced(f"another server has registered as broker {registration.id} of this cluster")
 
     async def _keep_alive(self) -> None:
         while True:

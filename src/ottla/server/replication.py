@@ -119,7 +119,7 @@ class Replication:
             changed.clear()
             request = fetcher.request()
             if request is None:
-                await self._rest(changed, fetcher.rest_ms())
+                await self._pause(changed, fetcher.rest_ms())
                 continue
             try:
                 await self._fetch(fetcher, request)
@@ -143,7 +143,7 @@ class Replication:
         if lost:
             await self._look_up(client, fetcher, lost)
 
-    async def _rest(self, changed: asyncio.Event, pause_ms: float) -> None:
+    async def _pause(self, changed: asyncio.Event, pause_ms: float) -> None:
         try:
             async with asyncio.timeout(max(pause_ms, SMALLEST_PAUSE_MS) / 1000 if pause_ms < 1e9 else None):
                 await changed.wait()
@@ -185,13 +185,13 @@ class Replication:
         topics: dict[str, ListOffsetsTopic] = {}
         for followed in lost:
             topic, index = followed.partition.topic_partition
-            wanted = topics.setdefault(topic, ListOffsetsTopic(topic, []))
-            wanted.partitions.append(ListOffsetsPartition(index, followed.leader_epoch, timestamp))
+            topic_request = topics.setdefault(topic, ListOffsetsTopic(topic, []))
+            topic_request.partitions.append(ListOffsetsPartition(index, followed.leader_epoch, timestamp))
         request = ListOffsetsRequest(replica_id=self._replicas.context.node_id, topics=list(topics.values()))
         response = await client.send(request)
         return {
-            (topic.name, found.partition_index): found.offset
+            (topic.name, partition.partition_index): partition.offset
             for topic in response.topics
-            for found in topic.partitions
-            if not found.error_code
+            for partition in topic.partitions
+            if not partition.error_code
         }

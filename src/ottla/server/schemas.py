@@ -158,17 +158,17 @@ class RegistrySchemas:
         """In a thread: the schema, those that it refers to, and the parsing of all."""
         context = context_name(key.context) if key.context else DEFAULT_CONTEXT
         where = () if context == DEFAULT_CONTEXT else ("contexts", context)
-        found = self._call(*where, "schemas", "ids" if isinstance(key.id, int) else "guids", str(key.id))
+        schema = self._call(*where, "schemas", "ids" if isinstance(key.id, int) else "guids", str(key.id))
         dependencies: dict[str, Dependency] = {}
-        self._references(found, context, dependencies, 0)
-        text = SchemaText(found.get("schemaType", "AVRO"), found["schema"], tuple(dependencies.values()))
+        self._references(schema, context, dependencies, 0)
+        text = SchemaText(schema.get("schemaType", "AVRO"), schema["schema"], tuple(dependencies.values()))
         return _Loaded(parse_schema(*text).validator(), text)
 
-    def _references(self, found: dict[str, Any], context: str, into: dict[str, Dependency], depth: int) -> None:
+    def _references(self, schema: dict[str, Any], context: str, into: dict[str, Dependency], depth: int) -> None:
         """A reference names a subject in the context of its schema, unless the reference names a different context."""
         if depth > 50:
             raise SchemaProblem("the references go too deep")
-        for reference in found.get("references", []):
+        for reference in schema.get("references", []):
             if reference["name"] not in into:
                 subject, version = in_context(context, reference["subject"]), str(reference["version"])
                 target = self._call("subjects", subject, "versions", version, query={"deleted": "true"})

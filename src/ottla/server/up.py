@@ -66,7 +66,7 @@ def up(
     own |= {SETTING: "true"} if allow_open else {}
 
     def run_up() -> int:
-        at = asked(file, host, port)
+        at = listen_address(file, host, port)
         refuse_open(host, allow_open=allow_open)
         return _up(file, *at, own, started, companions.stop)
 
@@ -83,7 +83,7 @@ def refuse_open(host: str | None, *, allow_open: bool) -> None:
         raise StartupError(open_refusal("`ottla up` (log, registry, console, metrics)", host, close=close))
 
 
-def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
+def listen_address(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
     """Where to listen. Raises StartupError if an existing directory listens elsewhere: its file is not changed."""
     listeners = read_properties(file).get("listeners", "") if file.exists() else None
     for option, value, text in (("--host", host, f"//{host}:"), ("--port", port, f":{port},")):
@@ -121,12 +121,12 @@ def _up(
     stopping: Callable[[], None],
 ) -> int:
     """The file's properties override those of `own`."""
-    found = file.exists()
+    existed = file.exists()
     text = new_properties(file.parent, host, free_ports(host, 3) if port == 0 else range(port, port + 3))
-    config = load({**own, **(read_properties(file) if found else parse_properties(text))})
+    config = load({**own, **(read_properties(file) if existed else parse_properties(text))})
     node = Node(config)
     node.bind()
-    if not found:
+    if not existed:
         write_properties(file, text)
     if not is_formatted(config):
         format_standalone(config, node.ports)
@@ -136,12 +136,12 @@ def _up(
 def free_ports(host: str, count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for found in sockets:
-            found.bind((host, 0))
-        return [found.getsockname()[1] for found in sockets]
+        for probe in sockets:
+            probe.bind((host, 0))
+        return [probe.getsockname()[1] for probe in sockets]
     finally:
-        for found in sockets:
-            found.close()
+        for probe in sockets:
+            probe.close()
 
 
 def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:

@@ -35,9 +35,9 @@ from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
 from ottla.server.up import (
     DEFAULT_HOST,
-    asked,
     console_command,
     free_ports,
+    listen_address,
     refuse_open,
     registry_command,
     write_properties,
@@ -115,7 +115,7 @@ def up_cluster(
     override = ["--override", f"{SETTING}=true"] if allow_open else []
 
     def run() -> int:
-        at = asked(file, host, port)
+        at = listen_address(file, host, port)
         refuse_open(host, allow_open=allow_open)
         return _up(directory, *at, nodes, started, companions.stop, override)
 
@@ -319,8 +319,8 @@ def _text(node: PlannedNode, nodes: list[PlannedNode], voters: list[PlannedNode]
 
 
 def _cluster_id(first: BrokerConfig) -> str:
-    found = read_meta_properties(DiskStorage(), first.metadata_dir)
-    return random_uuid() if found is None else found.cluster_id
+    meta_properties = read_meta_properties(DiskStorage(), first.metadata_dir)
+    return random_uuid() if meta_properties is None else meta_properties.cluster_id
 
 
 def _format(

@@ -25,11 +25,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     configure(level="error")
     if options.seed is not None:
-        return _one(options.seed, whole=options.trace)
+        return _run_seed(options.seed, whole=options.trace)
     return _row(options.first, options.count, options.seconds)
 
 
-def _one(seed: int, *, whole: bool) -> int:
+def _run_seed(seed: int, *, whole: bool) -> int:
     outcome = run_seed(seed, trace=True)
     if whole or outcome.violation:
         for line in outcome.trace if whole else outcome.trace[-TRACE_LINES:]:

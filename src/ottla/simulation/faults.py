@@ -168,8 +168,8 @@ class Faults:
     def _cut_broker(self) -> None:
         """Cut a broker off from all other nodes."""
         node = self._world.random.choice(self._brokers)
-        others = [other.node_id for other in self._nodes if other is not node]
-        self._break({link for other in others for link in ((node.node_id, other), (other, node.node_id))})
+        peer_ids = [other.node_id for other in self._nodes if other is not node]
+        self._break({link for other in peer_ids for link in ((node.node_id, other), (other, node.node_id))})
 
     def _stop_a_broker(self) -> None:
         node = self._world.random.choice(self._brokers)
@@ -202,8 +202,13 @@ class Faults:
             return False
         image = max(publishers, key=lambda publisher: publisher.offset).image
         for node in self._brokers:
-            known = image.brokers.get(node.node_id)
-            if node.broker is None or known is None or known.fenced or known.epoch != node.broker.broker_epoch:
+            registration = image.brokers.get(node.node_id)
+            if (
+                node.broker is None
+                or registration is None
+                or registration.fenced
+                or registration.epoch != node.broker.broker_epoch
+            ):
                 return False
         return all(
             set(partition.isr) == set(partition.replicas)
@@ -222,8 +227,8 @@ class Faults:
     def _cut_leader(self) -> None:
         leader = self._leader()
         if leader is not None:
-            others = [node.node_id for node in self._nodes if node is not leader]
-            self._break({link for other in others for link in ((leader.node_id, other), (other, leader.node_id))})
+            peer_ids = [node.node_id for node in self._nodes if node is not leader]
+            self._break({link for other in peer_ids for link in ((leader.node_id, other), (other, leader.node_id))})
 
     def _cut_one_way(self) -> None:
         a, b = self._world.random.sample([node.node_id for node in self._nodes], 2)

@@ -64,7 +64,7 @@ class Following:
     def _look_up(self, source: NodeId, followed: FollowedPartition) -> None:
         """Ask where the leader's log begins and ends, one partition after the other."""
         topic, index = followed.partition.topic_partition
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
 
         def ask(timestamp: int) -> None:
             item = ListOffsetsPartition(index, followed.leader_epoch, timestamp)
@@ -75,11 +75,11 @@ class Following:
 
         def answered(timestamp: int, response: Any) -> None:
             data = None if response is None else response.topics[0].partitions[0]
-            found[timestamp] = -1 if data is None or data.error_code else data.offset
+            offsets[timestamp] = -1 if data is None or data.error_code else data.offset
             if timestamp == EARLIEST:
                 ask(LATEST)
             else:
-                self._fetcher(source).on_offsets(followed, found[EARLIEST], found[LATEST])
+                self._fetcher(source).on_offsets(followed, offsets[EARLIEST], offsets[LATEST])
                 self._fetch(source)
 
         ask(EARLIEST)

@@ -107,9 +107,9 @@ class Invariants:
             raise Violation(f"node {node.node_id} went back from epoch {seen.epoch} to {role.epoch}")
         seen.epoch = role.epoch
         stored = load_quorum_state(node.disk, LOG_DIR)
-        wanted = role.quorum_state()
+        acted_state = role.quorum_state()
         if raft.replica.stored is not None and stored != raft.replica.stored:
-            raise Violation(f"node {node.node_id} acts on {wanted}, but its disk has {stored}")
+            raise Violation(f"node {node.node_id} acts on {acted_state}, but its disk has {stored}")
         if stored is not None and stored.leader_epoch > role.epoch:
             raise Violation(f"node {node.node_id} is in epoch {role.epoch}, but its disk says {stored.leader_epoch}")
         if role.voted is not None:
@@ -125,7 +125,7 @@ class Invariants:
             raise Violation(f"epoch {role.epoch} has two leaders, {first} and {node.node_id}")
         # The leader need not have records that later epochs committed: a late vote may still elect a leader of an epoch
         # that a majority has left. Such a leader commits nothing.
-        epoch = max((each for each in self.commits if each < role.epoch), default=None)
+        epoch = max((committed_epoch for committed_epoch in self.commits if committed_epoch < role.epoch), default=None)
         if epoch is None:
             return
         end, committed_end = role.epoch_start_offset, self.commits[epoch]
@@ -155,8 +155,8 @@ class Invariants:
         previous = -1
         for header, data in raft.log.batches(max(seen.checked_end - 1, raft.log.start_offset)):
             crc = parse_header(data, 0).crc
-            known = self.batches.setdefault((header.leader_epoch, header.base_offset), crc)
-            if known != crc:
+            first_crc = self.batches.setdefault((header.leader_epoch, header.base_offset), crc)
+            if first_crc != crc:
                 raise Violation(
                     f"node {node.node_id} has another batch of epoch {header.leader_epoch} at {header.base_offset}"
                 )
@@ -229,9 +229,9 @@ class Invariants:
             if header.last_offset >= high_watermark:
                 break
             entry = (header.last_offset, header.leader_epoch, header.crc)
-            known = self.committed.setdefault(header.base_offset, entry)
-            if known != entry:
-                raise Violation(f"node {node.node_id} committed {entry} at {header.base_offset}, others {known}")
+            first_entry = self.committed.setdefault(header.base_offset, entry)
+            if first_entry != entry:
+                raise Violation(f"node {node.node_id} committed {entry} at {header.base_offset}, others {first_entry}")
             if header.last_offset >= self.committed_end:
                 self.committed_end, self.committed_epoch = header.last_offset + 1, header.leader_epoch
         if self.committed_end:

@@ -74,9 +74,9 @@ class Records:
         if awake:
             node, part = dice.choice(awake)
             image = part.context.image
-            found = [(topic.id, index) for topic in image.topics_by_id.values() for index in topic.partitions]
-            if found:
-                key = dice.choice(found)
+            partition_keys = [(topic.id, index) for topic in image.topics_by_id.values() for index in topic.partitions]
+            if partition_keys:
+                key = dice.choice(partition_keys)
                 leader = image.topics_by_id[key[0]].partitions[key[1]].leader
                 if dice.random() >= WRONG_BROKER:
                     node, part = next(((n, b) for n, b in awake if n.node_id == leader), (node, part))
@@ -112,7 +112,7 @@ class Records:
         awake = self._awake()
         if awake:
             node, part = dice.choice(awake)
-            held = [(topic_id, index) for topic_id, found in part.replicas.by_id.items() for index in found]
+            held = [(topic_id, index) for topic_id, partitions in part.replicas.by_id.items() for index in partitions]
             if held:
                 self._fetch(node, part, dice.choice(held))
         self._world.call_later(dice.uniform(50, 250), self._consume)
@@ -120,10 +120,10 @@ class Records:
     def _fetch(self, node: SimulatedNode, part: BrokerPart, key: Key) -> None:
         """From leader or follower (KIP-392)."""
         place = (node.node_id, key)
-        wanted = FetchPartition(key[1], -1, self._positions.get(place, 0), -1, -1, 4_000)
+        fetch_partition = FetchPartition(key[1], -1, self._positions.get(place, 0), -1, -1, 4_000)
         request = FetchRequest(
-            max_bytes=4_000, min_bytes=1, max_wait_ms=0, topics=[FetchTopic(topic_id=key[0], partitions=[wanted])],
-            session_epoch=-1,
+            max_bytes=4_000, min_bytes=1, max_wait_ms=0, session_epoch=-1,
+            topics=[FetchTopic(topic_id=key[0], partitions=[fetch_partition])],
         )  # fmt: skip
 
         def done(response: Any) -> None:

@@ -103,8 +103,8 @@ class ReplicaInvariants:
                 self.unclean_elections += 1
         elif self._lossy:
             for node in self.nodes:
-                known = image.brokers.get(node.node_id)
-                if node.broker is None or known is None or known.epoch != node.broker.broker_epoch:
+                registration = image.brokers.get(node.node_id)
+                if node.broker is None or registration is None or registration.epoch != node.broker.broker_epoch:
                     continue
                 if node.node_id in partition.isr:
                     self._lossy.discard((node.node_id, key))
@@ -138,10 +138,10 @@ class ReplicaInvariants:
             self.reads.clear()
 
     def _shown_by(self, node: SimulatedNode) -> dict[Key, _Shown]:
-        found = self._shown.get((node.node_id, node.life))
-        if found is None:
-            found = self._shown[node.node_id, node.life] = {}
-        return found
+        shown = self._shown.get((node.node_id, node.life))
+        if shown is None:
+            shown = self._shown[node.node_id, node.life] = {}
+        return shown
 
     def _check(self, node: SimulatedNode, key: Key, partition: Partition) -> None:
         log = partition.log
@@ -198,12 +198,12 @@ class ReplicaInvariants:
                 raise Violation(f"{where}: a follower calls {high_watermark} committed, its leaders only {truth.end}")
             self._replicated(node, partition, high_watermark)
         for base, entry in batches(partition.log, shown.checked, high_watermark):
-            known = truth.batches.get(base)
-            if known is None and base >= truth.end:
+            committed_entry = truth.batches.get(base)
+            if committed_entry is None and base >= truth.end:
                 truth.batches[base] = entry
                 truth.end, truth.last_epoch = entry[0] + 1, entry[1]
-            elif known != entry and not truth.unclean:
-                raise Violation(f"{where}: {entry} at {base} is called committed, but {known} was")
+            elif committed_entry != entry and not truth.unclean:
+                raise Violation(f"{where}: {entry} at {base} is called committed, but {committed_entry} was")
         shown.checked = high_watermark
 
     def _replicated(self, node: SimulatedNode, partition: Partition, high_watermark: int) -> None:
@@ -222,15 +222,15 @@ class ReplicaInvariants:
     def kept(self, promise: Promise) -> None:
         """A batch that was acknowledged to a producer is part of the truth."""
         truth = self.truths.get(promise.key, Truth())
-        known = truth.batches.get(promise.offset)
-        if not truth.unclean and (known is None or known[2] != promise.crc):
-            raise Violation(f"acknowledged at offset {promise.offset}, but {known} is committed there")
+        committed_entry = truth.batches.get(promise.offset)
+        if not truth.unclean and (committed_entry is None or committed_entry[2] != promise.crc):
+            raise Violation(f"acknowledged at offset {promise.offset}, but {committed_entry} is committed there")
 
     def _was_committed(self, read: Read) -> None:
         truth = self.truths.get(read.key, Truth())
-        known = truth.batches.get(read.offset)
-        if not truth.unclean and (known is None or known[2] != read.crc):
-            raise Violation(f"a consumer got {read} from node {read.broker}, but {known} is committed there")
+        committed_entry = truth.batches.get(read.offset)
+        if not truth.unclean and (committed_entry is None or committed_entry[2] != read.crc):
+            raise Violation(f"a consumer got {read} from node {read.broker}, but {committed_entry} is committed there")
 
     # ----------------------------------------------------------------------------------------------------------- the end
 
@@ -239,8 +239,8 @@ class ReplicaInvariants:
         truth = self.truths[key]
         if truth.unclean:
             return
-        found = dict(batches(partition.log, 0, truth.end, check_crcs=True))
-        missing = sorted(base for base, entry in truth.batches.items() if found.get(base) != entry)
+        stored_entries = dict(batches(partition.log, 0, truth.end, check_crcs=True))
+        missing = sorted(base for base, entry in truth.batches.items() if stored_entries.get(base) != entry)
         if missing:
             raise Violation(f"{partition.topic_partition}: what was committed at {missing[:5]} is not there")
 
@@ -249,7 +249,7 @@ def batches(
     log: PartitionLog, start: int, end: int, *, check_crcs: bool = False
 ) -> list[tuple[int, tuple[int, int, int]]]:
     """(base offset, (last offset, epoch, CRC)) of the batches from `start` up to `end`."""
-    found = []
+    entries = []
     at = max(start, log.log_start_offset)
     while at < end:
         piece = log.read(at, READ_BYTES, max_offset=end)
@@ -261,7 +261,7 @@ def batches(
             if check_crcs and not crc_matches(data, position, header.size):
                 raise Violation(f"{log.topic_partition}: the batch at {header.base_offset} is damaged")
             if header.base_offset >= start:
-                found.append((header.base_offset, (header.last_offset, header.leader_epoch, header.crc)))
+                entries.append((header.base_offset, (header.last_offset, header.leader_epoch, header.crc)))
             at = header.next_offset
             position += header.size
-    return found
+    return entries

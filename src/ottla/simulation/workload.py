@@ -107,10 +107,10 @@ class Workload:
         node.touched = True
         answer: Answered = node.runtime.submit(request, RequestContext(version=version))  # type: ignore[assignment]  # as made by SimulatedNode
 
-        def answered(found: Answered) -> None:
-            if found.exception is None:
+        def answered(response: Answered) -> None:
+            if response.exception is None:
                 self.answered += 1
-                done(found.result)
+                done(response.result)
 
         answer.then(answered)
 

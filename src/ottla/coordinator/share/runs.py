@@ -62,10 +62,10 @@ class Run:
 
     def cut(self, offset: int) -> Run:
         """Split off the part that begins at `offset`."""
-        rest = Run(offset, self.last, self.state, self.delivery_count, self.member_id, self.deadline_ms)
-        rest.change, rest.owner_before = self.change, self.owner_before
+        tail = Run(offset, self.last, self.state, self.delivery_count, self.member_id, self.deadline_ms)
+        tail.change, tail.owner_before = self.change, self.owner_before
         self.last = offset - 1
-        return rest
+        return tail
 
     def is_like(self, other: Run) -> bool:
         return (

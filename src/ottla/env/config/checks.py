@@ -117,13 +117,13 @@ codec: Final = Check(
 )
 
 
-def java_class(*known: str) -> Check:
+def java_class(*class_names: str) -> Check:
     """For a plug-in that checks changes or logins of clients: without the plug-in, changes and logins that it refuses
     would pass.
     """
-    options = " or ".join(name or "nothing" for name in known) or "nothing: remove the line"
+    options = " or ".join(name or "nothing" for name in class_names) or "nothing: remove the line"
     why = "Java classes cannot be loaded here, and ignoring this one could let through what it stops"
-    return Check(lambda _, v: None if v in known else Refusal(why), options)
+    return Check(lambda _, v: None if v in class_names else Refusal(why), options)
 
 
 # Patterns are kept as text: `re` compiles a pattern at its first use, and most starts use none.

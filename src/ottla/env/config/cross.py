@@ -143,8 +143,8 @@ def _groups(config: BrokerConfig) -> Iterator[Problem]:
 
 def _assignors(config: BrokerConfig) -> Iterator[Problem]:
     for name, built_in in _BUILT_IN_ASSIGNORS.items():
-        given = getattr(config, name.replace(".", "_"))
-        for assignor in given:
+        assignors = getattr(config, name.replace(".", "_"))
+        for assignor in assignors:
             if assignor not in built_in:
                 yield Problem(name, f"Class {assignor} cannot be found; the assignors here are {', '.join(built_in)}")
     if (count := len(config.group_share_assignors)) != 1:

@@ -129,7 +129,7 @@ def _inherited_synonyms(
 
 
 def _broker_row(config: BrokerConfig, name: str) -> ConfigRow:
-    setting = _known(config, name)
+    setting = _described_setting(config, name)
     exact = config.TABLE.get(name)
     sensitive = setting is None or setting.kind is PASSWORD
     if sensitive:
@@ -141,7 +141,7 @@ def _broker_row(config: BrokerConfig, name: str) -> ConfigRow:
     return _row(setting, name, value, _layer_synonyms(config, name, sensitive=sensitive), read_only=not dynamic(name))
 
 
-def _known(config: BrokerConfig, name: str) -> Setting | None:
+def _described_setting(config: BrokerConfig, name: str) -> Setting | None:
     """The row behind a plain or listener-prefixed name. A read-only name that Kafka does not list counts as unknown.
 
     Our own names are known: the console finds a node's HTTP address by its setting, and `ottla doctor --security` what a
@@ -175,9 +175,9 @@ def _source(synonyms: tuple[ConfigSynonym, ...]) -> ConfigSource:
 
 def _layer_synonyms(config: BrokerConfig, name: str, *, sensitive: bool) -> tuple[ConfigSynonym, ...]:
     """Where `name` is set, strongest layer first; what comes before its own first mention does not count for it."""
-    found = list(_mentions(config, broker_synonyms(name), sensitive=sensitive))
-    first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
-    return tuple(found[first:])
+    synonyms = list(_mentions(config, broker_synonyms(name), sensitive=sensitive))
+    first = next((index for index, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms))
+    return tuple(synonyms[first:])
 
 
 def _mentions(config: BrokerConfig, names: Iterable[str], *, sensitive: bool) -> Iterator[ConfigSynonym]:

@@ -134,8 +134,8 @@ def _for_one_broker(name: str) -> bool:
 
 
 def _refuse(words: str, names: Iterable[str]) -> None:
-    if found := list(names):
-        raise _refused(f"{words}: [{', '.join(found)}]")
+    if refused_names := list(names):
+        raise _refused(f"{words}: [{', '.join(refused_names)}]")
 
 
 def _refused(message: str) -> KafkaError:

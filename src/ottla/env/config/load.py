@@ -62,16 +62,16 @@ def load_text(text: str, *, strict: bool = False) -> BrokerConfig:
 
 def load(properties: Mapping[str, str], *, strict: bool = False) -> BrokerConfig:
     """With `strict` a name that Kafka does not know is a problem."""
-    given = with_both_ids(properties)
+    layer = with_both_ids(properties)
     problems = [
-        *_missing(given),
+        *_missing(layer),
         *_bad(properties),
         *provider_problems(properties),
         *(_unknown(properties) if strict else ()),
     ]
     if problems:
         raise ConfigError(problems)
-    config = BrokerConfig.from_layers(Layers(given, {}, {}))
+    config = BrokerConfig.from_layers(Layers(layer, {}, {}))
     if problems := [f"{problem.name}: {problem.message}" for problem in cross_problems(config)]:
         raise ConfigError(problems)
     return config
@@ -84,13 +84,13 @@ def unknown_lines(properties: Mapping[str, str]) -> list[str]:
 
 def ineffective(config: BrokerConfig) -> list[tuple[str, str]]:
     """(name, reason) of what the file sets and nothing here reads."""
-    found: list[tuple[str, str]] = []
+    unread: list[tuple[str, str]] = []
     for name in config.layers.static:
         setting = config.TABLE.get(listener_base(name) or name)
         effect = _plugin_effect(name) if setting is None else setting.effect
         if effect is not None and effect.startswith("no effect"):
-            found.append((name, effect.partition(": ")[2]))
-    return found
+            unread.append((name, effect.partition(": ")[2]))
+    return unread
 
 
 def no_effect_line(config: BrokerConfig) -> str | None:
@@ -112,9 +112,9 @@ def accepted_values(setting: Setting) -> str:
     return f"{words}, {limits}" if limits.startswith("[") else limits
 
 
-def _missing(given: Mapping[str, str]) -> Iterator[str]:
+def _missing(properties: Mapping[str, str]) -> Iterator[str]:
     for name, setting in BrokerConfig.TABLE.items():
-        if setting.default is REQUIRED and name not in given:
+        if setting.default is REQUIRED and name not in properties:
             yield f"{name}: missing; it has no default. {setting.doc} Accepted: {accepted_values(setting)}"
 
 

@@ -56,8 +56,8 @@ def validate_topic_overrides(
     """KafkaError(INVALID_CONFIG) unless a topic may have these overrides; `existing` are those it has now."""
     _refuse_nulls("topic", overrides)
     _refuse_unknown("topic", overrides, TopicConfig.TABLE)
-    known = {name: overrides[name] for name in _CHECKED if name in overrides}
-    values = _parse_all(TopicConfig.TABLE, {**known, **overrides})
+    checked_overrides = {name: overrides[name] for name in _CHECKED if name in overrides}
+    values = _parse_all(TopicConfig.TABLE, {**checked_overrides, **overrides})
     low = values.get("min.compaction.lag.ms", broker.log_cleaner_min_compaction_lag_ms)
     high = values.get("max.compaction.lag.ms", broker.log_cleaner_max_compaction_lag_ms)
     if low > high:
@@ -98,8 +98,8 @@ def validate_group_overrides(overrides: Mapping[str, str | None], broker: Broker
 
 
 def _check_bounds(name: str, value: Any, broker: BrokerConfig) -> None:
-    kind, _, rest = name.partition(".")
-    bound = rest.removeprefix("num.")
+    kind, _, setting_name = name.partition(".")
+    bound = setting_name.removeprefix("num.")
     for side, breaks, words in (("min", int.__lt__, "greater"), ("max", int.__gt__, "less")):
         limit_name = f"group.{kind}.{side}.{bound}"
         limit = getattr(broker, limit_name.replace(".", "_"), None)

@@ -16,11 +16,11 @@ class MalformedEscape(ValueError):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
-        found[_unescape(key)] = _unescape(value)
-    return found
+        properties[_unescape(key)] = _unescape(value)
+    return properties
 
 
 def format_property(key: str, value: str) -> str:

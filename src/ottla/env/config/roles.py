@@ -137,9 +137,12 @@ def _inter_broker(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def _early_start(config: BrokerConfig) -> Iterator[Problem]:
-    known = {*(endpoint.listener_name for endpoint in config.endpoints.listeners), *config.controller_listener_names}
+    listener_names = {
+        *(endpoint.listener_name for endpoint in config.endpoints.listeners),
+        *config.controller_listener_names,
+    }
     for name in config.early_start_listeners or ():
-        if name.upper() not in known:
+        if name.upper() not in listener_names:
             yield Problem(
                 "early.start.listeners",
                 f"early.start.listeners contains listener {name.upper()}, but this is not contained in listeners or "

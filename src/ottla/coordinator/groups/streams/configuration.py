@@ -135,5 +135,5 @@ def _missing(
 
 
 def _summary(topics: list[str]) -> str:
-    rest = len(topics) - _SHOWN
-    return ", ".join(topics[:_SHOWN]) + (f" and {rest} additional topics" if rest > 0 else "")
+    hidden_count = len(topics) - _SHOWN
+    return ", ".join(topics[:_SHOWN]) + (f" and {hidden_count} additional topics" if hidden_count > 0 else "")

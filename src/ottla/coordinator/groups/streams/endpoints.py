@@ -15,7 +15,7 @@ from ottla.protocol.generated.streams_group_heartbeat_response import Endpoint, 
 def partitions_by_endpoint(
     group: StreamsGroup, updated: StreamsMember, configured: ConfiguredTopology, image: MetadataImage
 ) -> list[EndpointToPartitions]:
-    others = [
+    other_members = [
         group.members[member_id] for member_id in strings_in_java_order(group.members) if member_id != updated.member_id
     ]
     return [
@@ -24,7 +24,7 @@ def partitions_by_endpoint(
             _topic_partitions(member.assigned.active, configured, image),
             _topic_partitions(member.assigned.standby, configured, image),
         )
-        for member in (*others, updated)
+        for member in (*other_members, updated)
         if member.user_endpoint is not None
     ]
 

@@ -80,12 +80,12 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 def with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
     """node.id and broker.id name the same thing; either gives both."""
-    both = dict(properties)
-    if "node.id" in both:
-        both.setdefault("broker.id", both["node.id"])
-    elif "broker.id" in both:
-        both["node.id"] = both["broker.id"]
-    return both
+    completed = dict(properties)
+    if "node.id" in completed:
+        completed.setdefault("broker.id", completed["node.id"])
+    elif "broker.id" in completed:
+        completed["node.id"] = completed["broker.id"]
+    return completed
 
 
 class BrokerSettings(
@@ -171,13 +171,13 @@ class BrokerConfig(BrokerSettings):
     @property
     def voters(self) -> dict[int, tuple[str, int]]:
         """The static voters: id -> (host, port); empty when the quorum is changeable."""
-        found: dict[int, tuple[str, int]] = {}
+        addresses: dict[int, tuple[str, int]] = {}
         for entry in self.controller_quorum_voters:
             node, _, address = entry.partition("@")
             address_parts = split_host_port(address)
             if address_parts is not None:
-                found[int(node)] = address_parts
-        return found
+                addresses[int(node)] = address_parts
+        return addresses
 
     # -- directories ---------------------------------------------------------------------------------------------------
 
@@ -226,9 +226,9 @@ class BrokerConfig(BrokerSettings):
     @property
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
         """For each controller listener its advertised endpoint, or where it listens."""
-        known = {e.listener_name: e for e in (*self.controller_listeners, *self.endpoints.advertised)}
+        endpoints = {e.listener_name: e for e in (*self.controller_listeners, *self.endpoints.advertised)}
         names = (name.upper() for name in self.controller_listener_names)
-        return tuple(known[name] for name in names if name in known)
+        return tuple(endpoints[name] for name in names if name in endpoints)
 
     @property
     def inter_broker_listener(self) -> str:
