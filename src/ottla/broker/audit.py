@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.audit_writer import TOPIC, AuditWriter
 from ottla.broker.authorization.rules import then
-from ottla.broker.context import RequestContext
+from ottla.broker.context import Handle, RequestContext
+from ottla.broker.deferred import Answer
 from ottla.model.errors import ErrorCode
 from ottla.model.pace import paced
 from ottla.model.peer_text import cut
@@ -23,6 +23,7 @@ from ottla.protocol.primitives import Message, Struct
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.planes import NodePlane
 
 __all__ = ["TOPIC", "AuditLog"]
 
@@ -43,13 +44,11 @@ _REFUSALS = frozenset(
 _NAMES = ("name", "topic", "group_id", "resource_name", "transactional_id", "user", "principal", "entity_name")
 _MAX_NAMES = 20
 
-Handle = Callable[[RequestContext, Any], Any]
-
 
 class AuditLog:
     def __init__(self, broker: Broker, max_events: int) -> None:
         self._broker = broker
-        self._events: deque[dict[str, Any]] = deque()
+        self._events: deque[dict[str, object]] = deque()
         self._max_events = max_events
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
@@ -69,19 +68,21 @@ class AuditLog:
         event = {"event": "login", "principal": principal, "host": host, "listener": listener, "allowed": allowed}
         self._add(event if reason is None else {**event, "reason": reason})
 
-    def around(self, handle: Handle, context: RequestContext, request: Any) -> Any:
+    def around(
+        self, handle: Handle[Message, Message], context: RequestContext[NodePlane], request: Message
+    ) -> Answer[Message]:
         """The handler's answer, noted when it is there."""
         # A rule removes refused names from the request, so the names are collected before. Produce and fetch have many
         # names: theirs are collected from the response, and only when something was refused.
         names = _resources(request) if context.api_key not in _DATA else None
 
-        def note(response: Any) -> Any:
+        def note(response: Message) -> Message:
             self._note(context, names, response)
             return response
 
         return then(handle(context, request), note)
 
-    def _note(self, context: RequestContext, names: set[str] | None, response: Any) -> None:
+    def _note(self, context: RequestContext[NodePlane], names: set[str] | None, response: Message) -> None:
         codes = sorted(_codes(response))
         refused = not _REFUSALS.isdisjoint(codes)
         if not refused and context.api_key not in _CHANGES:
@@ -100,7 +101,7 @@ class AuditLog:
             }
         )
 
-    def _add(self, event: dict[str, Any]) -> None:
+    def _add(self, event: dict[str, object]) -> None:
         if len(self._events) >= self._max_events:
             self._dropped += 1
             return
@@ -126,14 +127,14 @@ class AuditLog:
             self._add({"event": "dropped", "count": missing})
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> object:
     """The value with its texts cut."""
     if isinstance(value, str):
         return cut(value)
     return [_cut(item) for item in value] if isinstance(value, list) else value
 
 
-def _codes(value: Any, depth: int = 0) -> set[int]:
+def _codes(value: object, depth: int = 0) -> set[int]:
     """Every error code in a response."""
     found: set[int] = set()
     if depth > 6:
@@ -151,7 +152,7 @@ def _codes(value: Any, depth: int = 0) -> set[int]:
     return found
 
 
-def _resources(value: Any, depth: int = 0) -> set[str]:
+def _resources(value: object, depth: int = 0) -> set[str]:
     """The names in a request: topics, groups, principals; never values."""
     found: set[str] = set()
     if depth > 4:

@@ -17,6 +17,7 @@ from ottla.protocol.generated.create_topics_request import CreatableTopic, Creat
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.planes import MetadataPlane
 
 log = get_logger(__name__)
 
@@ -31,7 +32,7 @@ class AutoCreation:
         self._in_flight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def create(self, context: RequestContext, names: list[str]) -> None:
+    def create(self, context: RequestContext[MetadataPlane], names: list[str]) -> None:
         """Begins to create those that are not being created already, with the broker's defaults."""
         missing = [name for name in dict.fromkeys(names) if name not in self._in_flight]
         missing = missing[: max(0, MAX_AT_ONCE - len(self._in_flight))]
@@ -41,7 +42,7 @@ class AutoCreation:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _create(self, context: RequestContext, names: list[str]) -> None:
+    async def _create(self, context: RequestContext[MetadataPlane], names: list[str]) -> None:
         request = CreateTopicsRequest(topics=[_topic(context, name) for name in names], timeout_ms=TIMEOUT_MS)
         try:
             response = await context.broker.controller.submit(request, context)
@@ -55,7 +56,7 @@ class AutoCreation:
                 log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)
 
 
-def _topic(context: RequestContext, name: str) -> CreatableTopic:
+def _topic(context: RequestContext[MetadataPlane], name: str) -> CreatableTopic:
     if name == OFFSETS_TOPIC:
         return offsets_topic(context.broker.groups.settings)
     if name == TRANSACTION_STATE_TOPIC:

@@ -1,17 +1,20 @@
-"""What handlers work with: one object per node, made by a composition root; it holds, it does not do."""
+"""A broker's parts: one object per node, made by a composition root; it holds, it does not do.
+
+Handlers see the parts through planes (`ottla.broker.planes`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.broker.auto_creation import AutoCreation
+from ottla.broker.channels import ControllerChannel, NoPeers, Peers, QuorumChannel
 from ottla.broker.departed import Departed
 
 if TYPE_CHECKING:
     from ottla.broker.audit import AuditLog
-    from ottla.broker.context import RequestContext
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.producer_ids import ProducerIds
@@ -33,46 +36,6 @@ if TYPE_CHECKING:
     from ottla.replication.throttle import Throttle
     from ottla.security.acls import Authorizer
     from ottla.security.keystore import MasterKeys
-
-
-class ControllerChannel(Protocol):
-    """The way to the active controller: in this process, or over the wire."""
-
-    def submit(self, request: Any, context: RequestContext | None) -> Awaitable[Any]: ...
-
-    def decide(self, request: Any, context: RequestContext | None) -> Awaitable[Any]:
-        """Only by the controller of this node: None when it is not the active one."""
-        ...
-
-
-class Peers(Protocol):
-    """The way to the other brokers."""
-
-    def send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
-        """`done` gets the response, or None when there is none."""
-        ...
-
-
-class NoPeers:
-    """A broker that cannot reach any other."""
-
-    def send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
-        del broker_id, request
-        done(None)
-
-
-class QuorumChannel(Protocol):
-    """This node as a member of the metadata quorum."""
-
-    @property
-    def leader_id(self) -> NodeId: ...
-
-    @property
-    def kraft_version(self) -> int: ...
-
-    def receive(self, request: Any, version: int, reply: Callable[[Any], None]) -> None:
-        """A request of another member."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

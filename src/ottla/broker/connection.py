@@ -19,6 +19,7 @@ from ottla.protocol.primitives import DecodeError
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.dispatch import Dispatcher, Route
+    from ottla.broker.planes import NodePlane
     from ottla.broker.sasl_gate import SaslGate
     from ottla.broker.slices import Job
 
@@ -79,7 +80,7 @@ class Connection:
         """The socket is gone. A large request whose handler had begun still comes to its end."""
         self.when_closed: Callable[[], None] | None = None
         """Called once when the socket is gone: a broker's heartbeats came by it."""
-        self._pending: asyncio.Task[None] | Deferred | asyncio.TimerHandle | Job[Any] | None = None
+        self._pending: asyncio.Task[None] | Deferred[Any] | asyncio.TimerHandle | Job[Any] | None = None
 
     def on_frame(self, frame: memoryview) -> None:
         """Handle one request. `frame` is valid only during this call."""
@@ -150,9 +151,9 @@ class Connection:
 
     def wait_for(
         self,
-        answer: Awaitable[Any] | Deferred,
+        answer: Awaitable[Any] | Deferred[Any],
         route: Route,
-        context: RequestContext,
+        context: RequestContext[NodePlane],
         request: Any,
         correlation_id: int,
     ) -> None:
@@ -167,12 +168,17 @@ class Connection:
             task.add_done_callback(lambda _: answer.close())
 
     async def _finish(
-        self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any, correlation_id: int
+        self,
+        answer: Awaitable[Any],
+        route: Route,
+        context: RequestContext[NodePlane],
+        request: Any,
+        correlation_id: int,
     ) -> None:
         response = await self.dispatcher.settle(answer, route, context, request)
         self._answer(response, route, context, correlation_id)
 
-    def _answer(self, response: Any, route: Route, context: RequestContext, correlation_id: int) -> None:
+    def _answer(self, response: Any, route: Route, context: RequestContext[NodePlane], correlation_id: int) -> None:
         self._pending = None
         self.busy = False
         if response is None:
@@ -191,7 +197,7 @@ class Connection:
         except (CloseConnection, TooMuchWorkError) as error:
             self.refuse(str(error))
 
-    def _answered(self, pieces: list[Any] | None, context: RequestContext) -> None:
+    def _answered(self, pieces: list[Any] | None, context: RequestContext[NodePlane]) -> None:
         if pieces is not None:
             self._pending = None
             self.busy = False

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from ottla.broker.deferred import Answer
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.connection import Connection
+    from ottla.broker.planes import NodePlane
+
+PlaneT_co = TypeVar("PlaneT_co", bound="NodePlane", covariant=True)
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 
-class RequestContext:
+class RequestContext(Generic[PlaneT_co]):
+    """`broker` is the node that the request came to, as far as the handler's plane shows it."""
+
     __slots__ = ("api_key", "broker", "client_id", "connection", "is_large", "started_ms", "version")
 
     def __init__(
-        self, broker: Broker, connection: Connection, api_key: int, version: int, client_id: str | None
+        self, broker: PlaneT_co, connection: Connection, api_key: int, version: int, client_id: str | None
     ) -> None:
         self.broker = broker
         self.connection = connection
@@ -50,3 +59,7 @@ class RequestContext:
     @property
     def listener(self) -> str:
         return self.connection.listener
+
+
+Handle: TypeAlias = Callable[[RequestContext[Any], RequestT], Answer[ResponseT]]
+"""A handler, or a handler with its rule around it. The table of APIs pairs a handler with a node that has its plane."""

@@ -1,4 +1,7 @@
-"""What handlers of a controller's listener work with: no partitions, no coordinators, only the quorum's metadata."""
+"""The parts of a controller's listener: no partitions, no coordinators, only the quorum's metadata.
+
+Handlers see the parts as a `ControlPlane` (`ottla.broker.planes`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.broker.audit import AuditLog
-    from ottla.broker.broker import ControllerChannel, QuorumChannel
+    from ottla.broker.channels import ControllerChannel, QuorumChannel
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.quotas import Quotas
     from ottla.env.config.broker.config import BrokerConfig

@@ -7,35 +7,41 @@ the answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator
+from typing import Generic, TypeAlias, TypeVar
+
+ResponseT = TypeVar("ResponseT")
 
 
-class Unfinished:
+class Unfinished(Generic[ResponseT]):
     """An answer that is all there and still has to be made into a response: in slices, if the request is large."""
 
     __slots__ = ("finish",)
 
-    def __init__(self, finish: Callable[[], Any]) -> None:
+    def __init__(self, finish: Callable[[], ResponseT]) -> None:
         self.finish = finish
 
 
-class Deferred:
+Resolution: TypeAlias = ResponseT | Unfinished[ResponseT] | None
+"""None: the request gets no response."""
+
+
+class Deferred(Generic[ResponseT]):
     __slots__ = ("_callback", "_on_cancel", "_result", "done")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
-        self._callback: Callable[[Any], None] | None = None
+        self._callback: Callable[[Resolution[ResponseT]], None] | None = None
         self._on_cancel = on_cancel
-        self._result: Any = None
+        self._result: Resolution[ResponseT] = None
         self.done = False
 
-    def then(self, callback: Callable[[Any], None]) -> None:
+    def then(self, callback: Callable[[Resolution[ResponseT]], None]) -> None:
         if self.done:
             callback(self._result)
         else:
             self._callback = callback
 
-    def resolve(self, response: Any) -> None:
+    def resolve(self, response: Resolution[ResponseT]) -> None:
         if self.done:
             return
         self.done = True
@@ -45,9 +51,9 @@ class Deferred:
         else:
             callback(response)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[None, None, Resolution[ResponseT]]:
         """For a handler that has to await something before it can ask."""
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Resolution[ResponseT]] = asyncio.get_running_loop().create_future()
         self.then(lambda response: None if future.done() else future.set_result(response))
         return future.__await__()
 
@@ -57,3 +63,7 @@ class Deferred:
             self._callback = None
             if self._on_cancel is not None:
                 self._on_cancel()
+
+
+Answer: TypeAlias = ResponseT | Deferred[ResponseT] | Awaitable[Resolution[ResponseT]] | None
+"""What a handler returns: the response, a response that comes later, or None for a request without a response."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
@@ -25,8 +25,7 @@ from ottla.protocol.generated.index import APIS
 from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.controller_server import ControllerServer
+    from ottla.broker.planes import NodePlane
 
 log = get_logger(__name__)
 
@@ -63,8 +62,8 @@ class Route:
         self.request = request_class(served.api_key)
         self.response = response_class(served.api_key)
         module = importlib.import_module(f"ottla.broker.handlers.{served.handler}")
-        self.handle: Callable[[RequestContext, Any], Any] = module.handle
-        self.is_large: Callable[[RequestContext, Any], bool] | None = getattr(module, "is_large", None)
+        self.handle: Callable[[RequestContext[NodePlane], Any], Any] = module.handle
+        self.is_large: Callable[[RequestContext[NodePlane], Any], bool] | None = getattr(module, "is_large", None)
         """Whether a request of few elements is about many: those of a session."""
         self.check = unusable_request(served.api_key)
 
@@ -91,7 +90,7 @@ class Route:
 
 class _Served(NamedTuple):
     route: Route
-    context: RequestContext
+    context: RequestContext[NodePlane]
     request: Any
     correlation_id: int
     response: Any
@@ -113,18 +112,17 @@ def _small_request(route: Route, frame: memoryview, pos: int, version: int) -> A
 class Dispatcher:
     """The APIs that one kind of listener answers."""
 
-    def __init__(
-        self, broker: Broker | ControllerServer, served: dict[int, ServedApi], slices: Slices | None = None
-    ) -> None:
+    def __init__(self, broker: NodePlane, served: dict[int, ServedApi], slices: Slices | None = None) -> None:
         self.slices = Slices() if slices is None else slices
         self.failed_logins = FailedLogins()
-        # A controller's listener serves only handlers that work without partitions and coordinators.
-        self.broker = cast("Broker", broker)
+        self.broker = broker
         self.served = served
         self._routes: dict[int, Route] = {}
         self._open = broker.authorizer is None
 
-    def _guarded(self, handle: Callable[[RequestContext, Any], Any], context: RequestContext, request: Any) -> Any:
+    def _guarded(
+        self, handle: Callable[[RequestContext[NodePlane], Any], Any], context: RequestContext[NodePlane], request: Any
+    ) -> Any:
         from ottla.broker.authorization import guarded
 
         return guarded(context, request, handle)
@@ -185,7 +183,7 @@ class Dispatcher:
     def _serve(
         self,
         route: Route,
-        context: RequestContext,
+        context: RequestContext[NodePlane],
         request: Any,
         size: int,
         correlation_id: int,
@@ -233,7 +231,9 @@ class Dispatcher:
         if self.broker.metrics is not None:
             self.broker.metrics.answered(context)
 
-    async def settle(self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any) -> Any:
+    async def settle(
+        self, answer: Awaitable[Any], route: Route, context: RequestContext[NodePlane], request: Any
+    ) -> Any:
         """Await a handler's answer; errors become the API's error response."""
         try:
             return await answer
@@ -245,13 +245,13 @@ class Dispatcher:
             self._log_bug(route, error)
             return self._settle_failure(route, context, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _settle_failure(self, route: Route, context: RequestContext, request: Any, error: KafkaError) -> Any:
+    def _settle_failure(self, route: Route, context: RequestContext[NodePlane], request: Any, error: KafkaError) -> Any:
         try:
             return route.failure(request, error)
         except CloseConnection as close:
             return self._close(context, str(close))
 
-    def _close(self, context: RequestContext, reason: str) -> None:
+    def _close(self, context: RequestContext[NodePlane], reason: str) -> None:
         context.connection.refuse(reason)
 
     def _bug(self, route: Route, request: Any, error: Exception) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -15,18 +15,21 @@ from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.pace import paced
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 GroupT = TypeVar("GroupT")
 ResponseT = TypeVar("ResponseT")
 
 
 def describe_all(
-    context: RequestContext,
+    context: RequestContext[GroupPlane],
     request: Any,
     ask: Callable[[str], Callable[[Waiter], None]],
     group_class: Callable[..., Any],
     respond: Callable[[list[Any]], ResponseT],
-    hide: Callable[[RequestContext, Any], None],
-) -> ResponseT | Deferred:
+    hide: Callable[[RequestContext[GroupPlane], Any], None],
+) -> ResponseT | Deferred[ResponseT]:
     """Each group of the request, or the error in its place; `hide` takes out what the client may not see."""
 
     def finish(answers: list[Any]) -> ResponseT:
@@ -47,7 +50,7 @@ def all_refused(request: Any, group_class: Callable[..., GroupT]) -> list[GroupT
     return [group_class(group_id=group_id, error_code=code) for group_id in paced(request.group_ids)]
 
 
-def may_describe(context: RequestContext, topics: Iterable[str]) -> bool:
+def may_describe(context: RequestContext[GroupPlane], topics: Iterable[str]) -> bool:
     return all(context.allowed(Operation.DESCRIBE, Resource.TOPIC, name) for name in topics)
 
 

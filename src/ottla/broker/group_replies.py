@@ -21,7 +21,7 @@ def ask(
     start: Callable[[Waiter], None],
     on_answer: Callable[[Any], ResponseT],
     on_error: Callable[[KafkaError], ResponseT],
-) -> ResponseT | Deferred:
+) -> ResponseT | Deferred[ResponseT]:
     """Start an event; its answer, or the error in its place, becomes the response."""
 
     def finish(answers: list[Any]) -> ResponseT:
@@ -33,7 +33,9 @@ def ask(
     return answers.response()
 
 
-def ask_all(starts: list[Callable[[Waiter], None]], finish: Callable[[list[Any]], ResponseT]) -> ResponseT | Deferred:
+def ask_all(
+    starts: list[Callable[[Waiter], None]], finish: Callable[[list[Any]], ResponseT]
+) -> ResponseT | Deferred[ResponseT]:
     """Start several events; `finish` gets their answers (or KafkaErrors) in the same order."""
     answers = _Answers(len(starts), finish)
     for index, start in enumerate(paced(starts, 10)):
@@ -48,7 +50,7 @@ class _Answers(Generic[ResponseT]):
         self._answers: list[Any] = [None] * expected
         self._missing = expected
         self._finish = finish
-        self._deferred: Deferred | None = None
+        self._deferred: Deferred[ResponseT] | None = None
 
     def add(self, index: int, answer: Any) -> None:
         """The waiter of the event at `index`."""
@@ -59,7 +61,7 @@ class _Answers(Generic[ResponseT]):
         if self._missing == 0 and self._deferred is not None:
             self._deferred.resolve(Unfinished(partial(self._finish, self._answers)))
 
-    def response(self) -> ResponseT | Deferred:
+    def response(self) -> ResponseT | Deferred[ResponseT]:
         """Called once, after all events have started."""
         if self._missing == 0:
             return self._finish(self._answers)

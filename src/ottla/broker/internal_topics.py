@@ -11,7 +11,7 @@ from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRAN
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import ControlPlane
     from ottla.coordinator.shards import Shards
     from ottla.coordinator.share.settings import ShareCoordinatorSettings
     from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 TIMEOUT_MS = 30_000
 
 
-async def create_topic(broker: Broker, shards: Shards[Any], topic: CreatableTopic) -> None:
+async def create_topic(broker: ControlPlane, shards: Shards[Any], topic: CreatableTopic) -> None:
     """Create a coordinator's topic unless its creation is under way. A failure is logged; the next call retries."""
     if shards.creating_topic:
         return

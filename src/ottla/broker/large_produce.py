@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
@@ -17,8 +17,11 @@ from ottla.broker.walks import Walks
 from ottla.log.validation import validate_produce
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.produce_request import PartitionProduceData, TopicProduceData
-from ottla.protocol.generated.produce_response import PartitionProduceResponse
+from ottla.protocol.generated.produce_response import PartitionProduceResponse, ProduceResponse
 from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.planes import ProducePlane
 
 
 class LargeBatch:
@@ -39,15 +42,15 @@ class LargeBatch:
 
 
 def walked(
-    context: RequestContext,
+    context: RequestContext[ProducePlane],
     walks: Walks,
     large: list[LargeBatch],
     now_ms: int,
     append: Callable[[LargeBatch, Any], PartitionProduceResponse],
-    finish: Callable[[], Any],
-) -> Deferred:
+    finish: Callable[[], ProduceResponse | Deferred[ProduceResponse] | None],
+) -> Deferred[ProduceResponse]:
     """`append` gets each batch with what the walk gave (batches or an error); then the answer of `finish`."""
-    deferred = Deferred()
+    deferred: Deferred[ProduceResponse] = Deferred()
     waiting = len(large)
 
     def done(batch: LargeBatch, found: Any) -> None:

@@ -11,12 +11,12 @@ from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, 
 from ottla.protocol.offset_timestamps import LATEST
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import SharePlane
 
 _CONSUMER = -1
 
 
-def latest_offset(broker: Broker, topic: str, index: int, done: Callable[[int | KafkaError], None]) -> None:
+def latest_offset(broker: SharePlane, topic: str, index: int, done: Callable[[int | KafkaError], None]) -> None:
     registration = broker.image.partition(topic, index)
     if registration is None:
         done(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.model.ids import ZERO_UUID, LeaderEpoch, NodeId, Uuid
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
+
 EndpointT = TypeVar("EndpointT")
 
 
-def current_leader(context: RequestContext, topic: str, topic_id: Uuid, partition: int) -> tuple[NodeId, LeaderEpoch]:
+def current_leader(
+    context: RequestContext[NodePlane], topic: str, topic_id: Uuid, partition: int
+) -> tuple[NodeId, LeaderEpoch]:
     image = context.broker.image
     found = image.topics_by_id.get(topic_id) if topic_id != ZERO_UUID else image.topics_by_name.get(topic)
     registration = found.partitions.get(partition) if found is not None else None
@@ -19,7 +24,9 @@ def current_leader(context: RequestContext, topic: str, topic_id: Uuid, partitio
 
 
 def leader_endpoints(
-    context: RequestContext, leaders: Iterable[NodeId], endpoint: Callable[[NodeId, str, int, str | None], EndpointT]
+    context: RequestContext[NodePlane],
+    leaders: Iterable[NodeId],
+    endpoint: Callable[[NodeId, str, int, str | None], EndpointT],
 ) -> list[EndpointT]:
     """Where those leaders listen, under the listener that the client came in by."""
     found = []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.broker.context import RequestContext
+    from ottla.broker.planes import NodePlane
     from ottla.env.seams import Clock
 
 _WINDOW = 1024
@@ -86,16 +87,16 @@ class BrokerMetrics:
         self.acknowledgements: dict[int, int] = {}
         """Records that members of share groups have acknowledged, by acknowledgement type."""
 
-    def started(self, context: RequestContext) -> None:
+    def started(self, context: RequestContext[NodePlane]) -> None:
         context.started_ms = self._clock.monotonic_ms()
 
-    def answered(self, context: RequestContext) -> None:
+    def answered(self, context: RequestContext[NodePlane]) -> None:
         times = self.requests.get(context.api_key)
         if times is None:
             times = self.requests[context.api_key] = RequestTimes()
         times.add(context.version, self._clock.monotonic_ms() - context.started_ms)
 
-    def produced(self, context: RequestContext, topic: str, records: int, size: int) -> None:
+    def produced(self, context: RequestContext[NodePlane], topic: str, records: int, size: int) -> None:
         for counts in (self.all_topics, self._topic(topic)):
             counts.produce_requests += 1
             counts.messages_in += records
@@ -107,7 +108,7 @@ class BrokerMetrics:
             counts.produce_requests += 1
             counts.failed_produce_requests += 1
 
-    def fetched(self, context: RequestContext, topic: str, size: int) -> None:
+    def fetched(self, context: RequestContext[NodePlane], topic: str, size: int) -> None:
         for counts in (self.all_topics, self._topic(topic)):
             counts.fetch_requests += 1
             counts.bytes_out += size
@@ -119,7 +120,7 @@ class BrokerMetrics:
             counts.fetch_requests += 1
             counts.failed_fetch_requests += 1
 
-    def share_fetched(self, context: RequestContext, topic: str, size: int, *, failed: bool) -> None:
+    def share_fetched(self, context: RequestContext[NodePlane], topic: str, size: int, *, failed: bool) -> None:
         for counts in (self.all_topics, self._topic(topic)):
             counts.share_fetch_requests += 1
             counts.failed_share_fetch_requests += failed
@@ -148,7 +149,7 @@ class BrokerMetrics:
             counts = self.topics[topic] = TopicCounts()
         return counts
 
-    def _flow(self, direction: str, context: RequestContext, topic: str, size: int) -> None:
+    def _flow(self, direction: str, context: RequestContext[NodePlane], topic: str, size: int) -> None:
         key = (direction, topic, cut(context.client_id or ""), cut(context.principal), context.client_host)
         flow = self.flows.get(key)
         if flow is None:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Deferred, Resolution
 from ottla.broker.producer_ids import ProducerIds
 from ottla.coordinator.transactions.shard_context import ProducerIdNeeded
 from ottla.model.errors import ErrorCode, KafkaError
 
 ResponseT = TypeVar("ResponseT")
 Refuse = Callable[[KafkaError], ResponseT]
-Attempt = Callable[[Refuse[ResponseT]], ResponseT | Deferred]
+Attempt = Callable[[Refuse[ResponseT]], ResponseT | Deferred[ResponseT]]
 """Gives the response, or one that follows; a refusal is made by the argument."""
 
 
 def with_producer_ids(
     producer_ids: ProducerIds, attempt: Attempt[ResponseT], refused: Refuse[ResponseT]
-) -> ResponseT | Deferred | Awaitable[ResponseT]:
+) -> ResponseT | Deferred[ResponseT] | Awaitable[Resolution[ResponseT]]:
     """`attempt`, and again when it needed an id and had none."""
     needed = False
 
@@ -36,16 +36,15 @@ def with_producer_ids(
     return _again(producer_ids, attempt, refused) if needed else answer
 
 
-async def _again(producer_ids: ProducerIds, attempt: Attempt[ResponseT], refused: Refuse[ResponseT]) -> ResponseT:
+async def _again(
+    producer_ids: ProducerIds, attempt: Attempt[ResponseT], refused: Refuse[ResponseT]
+) -> Resolution[ResponseT]:
     try:
         await producer_ids.refill()
     except KafkaError as error:
         return refused(error)
     answer = attempt(refused)
-    if isinstance(answer, Deferred):
-        response: ResponseT = await answer
-        return response
-    return answer
+    return await answer if isinstance(answer, Deferred) else answer
 
 
 def refusal_code(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:

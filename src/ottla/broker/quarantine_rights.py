@@ -7,6 +7,8 @@ ACLs (or its topic may have changed since), so the ACLs are checked again here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import RESOURCE_TOPIC
 from ottla.model.acls import Operation, ResourceType
@@ -14,10 +16,13 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.quarantine import MODE_SETTING, target_problem
 from ottla.security.acls import CLUSTER_NAME
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
+
 _OFF = "off"
 
 
-def quarantine_refusal(context: RequestContext, topic: str, target: str) -> KafkaError | None:
+def quarantine_refusal(context: RequestContext[NodePlane], topic: str, target: str) -> KafkaError | None:
     """Why records of `topic` may not be put aside into `target` for this principal; None when they may."""
     problem = target_problem(topic, target)
     if problem is not None:
@@ -39,7 +44,7 @@ def quarantine_refusal(context: RequestContext, topic: str, target: str) -> Kafk
     return None
 
 
-def _may_create(context: RequestContext, topic: str) -> bool:
+def _may_create(context: RequestContext[NodePlane], topic: str) -> bool:
     """As for a topic that Metadata creates: the node asks the controller in its own name."""
     on_cluster = context.allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     return on_cluster or context.allowed(Operation.CREATE, ResourceType.TOPIC, topic)

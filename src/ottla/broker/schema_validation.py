@@ -10,21 +10,26 @@ keeps its range of offsets and sequence numbers, as after compaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Answer, Deferred, Resolution
 from ottla.broker.quarantine_rights import quarantine_refusal
 from ottla.broker.schema_judgement import MAX_LOADED, CheckedBatch, Checks, Misfits, SchemaKey, judge_all, unchecked
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.quarantine import quarantine_topic
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.generated.produce_response import ProduceResponse
 from ottla.protocol.records import Record
 from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.planes import ProducePlane
+    from ottla.env.config.topic import TopicConfig
 
 OFF = "off"
 T = TypeVar("T")
@@ -46,11 +51,13 @@ class SchemaValidation(Checks, Protocol):
     def close(self) -> None: ...
 
 
-Find = Callable[[RequestContext, TopicProduceData, int], Partition]
-Proceed = Callable[[Mapping[int, Misfits]], Any]
+Find: TypeAlias = "Callable[[RequestContext[ProducePlane], TopicProduceData, int], Partition]"
+Proceed = Callable[[Mapping[int, Misfits]], ProduceResponse | Deferred[ProduceResponse] | None]
 
 
-def validated(context: RequestContext, request: ProduceRequest, find: Find, proceed: Proceed) -> Any:
+def validated(
+    context: RequestContext[ProducePlane], request: ProduceRequest, find: Find, proceed: Proceed
+) -> Answer[ProduceResponse]:
     """The answer of `proceed`, called now when no topic asks for validation, or a coroutine that calls it later."""
     checked = [
         (topic, data)
@@ -65,11 +72,15 @@ def validated(context: RequestContext, request: ProduceRequest, find: Find, proc
             if data.records is not None:
                 # The receive buffer is not ours any more when this goes on.
                 data.records = bytearray(data.records)
-    batches = {id(data): _batch(find(context, topic, data.index), data.records) for topic, data in checked}
+    batches = {
+        id(data): _batch(find(context, topic, data.index), data.records or bytearray()) for topic, data in checked
+    }
     return _later(context, batches, proceed)
 
 
-def _config(context: RequestContext, topic: TopicProduceData, data: PartitionProduceData, find: Find) -> Any:
+def _config(
+    context: RequestContext[ProducePlane], topic: TopicProduceData, data: PartitionProduceData, find: Find
+) -> TopicConfig | None:
     """The topic's settings when it asks for validation. A partition that is not here gets its error from the append."""
     try:
         config = find(context, topic, data.index).log.config
@@ -78,7 +89,7 @@ def _config(context: RequestContext, topic: TopicProduceData, data: PartitionPro
     return None if config.ottla_schema_validation == OFF else config
 
 
-def _batch(partition: Partition, records: Any) -> CheckedBatch:
+def _batch(partition: Partition, records: bytearray) -> CheckedBatch:
     config = partition.log.config
     return CheckedBatch(
         partition.topic_partition,
@@ -91,7 +102,9 @@ def _batch(partition: Partition, records: Any) -> CheckedBatch:
     )
 
 
-async def _later(context: RequestContext, batches: dict[int, CheckedBatch], proceed: Proceed) -> Any:
+async def _later(
+    context: RequestContext[ProducePlane], batches: dict[int, CheckedBatch], proceed: Proceed
+) -> Resolution[ProduceResponse]:
     schemas = _schemas(context)
     misfits_of = await _judged(schemas, batches)
     failures: dict[str, KafkaError] = {}
@@ -110,17 +123,17 @@ async def _later(context: RequestContext, batches: dict[int, CheckedBatch], proc
                 misfits.failure = failures[misfits.quarantine_topic] = error
     answer = proceed(misfits_of)
     if isinstance(answer, Deferred):
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Resolution[ProduceResponse]] = asyncio.get_running_loop().create_future()
         answer.then(partial(_resolve, done))
         try:
             return await done
         except asyncio.CancelledError:
             answer.cancel()
             raise
-    return await answer if isinstance(answer, Coroutine) else answer
+    return answer
 
 
-def _resolve(done: asyncio.Future[Any], response: Any) -> None:
+def _resolve(done: asyncio.Future[Resolution[ProduceResponse]], response: Resolution[ProduceResponse]) -> None:
     if not done.done():
         done.set_result(response)
 
@@ -140,7 +153,7 @@ async def _judged(schemas: SchemaValidation, batches: dict[int, CheckedBatch]) -
     return {**first.misfits, **second.misfits, **waiting}
 
 
-def _schemas(context: RequestContext) -> SchemaValidation:
+def _schemas(context: RequestContext[ProducePlane]) -> SchemaValidation:
     schemas = context.broker.schemas
     if schemas is None:
         raise RuntimeError("validation without a registry")

@@ -16,6 +16,7 @@ from ottla.protocol.generated.create_topics_request import CreatableTopic, Creat
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.planes import GroupPlane
     from ottla.env.seams import Clock
 
 log = get_logger(__name__)
@@ -32,7 +33,7 @@ class StreamsTopics:
         self._errors: dict[str, tuple[float, str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def create(self, context: RequestContext, topics: Iterable[CreatableTopic], remember_ms: int) -> None:
+    def create(self, context: RequestContext[GroupPlane], topics: Iterable[CreatableTopic], remember_ms: int) -> None:
         """Create the topics that are not being created and did not just fail. The request runs as the client, whose
         right was checked.
         """
@@ -51,7 +52,9 @@ class StreamsTopics:
             name: self._errors[name][1] for name in names if name in self._errors and self._errors[name][0] > now_ms
         }
 
-    async def _create(self, context: RequestContext, topics: list[CreatableTopic], remember_ms: int) -> None:
+    async def _create(
+        self, context: RequestContext[GroupPlane], topics: list[CreatableTopic], remember_ms: int
+    ) -> None:
         request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
         try:
             response = await context.broker.controller.submit(request, context)

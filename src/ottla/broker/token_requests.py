@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.security.principals import ANONYMOUS
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
 
-def tokens_allowed(context: RequestContext) -> bool:
+
+def tokens_allowed(context: RequestContext[NodePlane]) -> bool:
     protocol = context.broker.config.endpoints.protocols.get(context.listener, "PLAINTEXT")
     if context.connection.token_authenticated or protocol == "PLAINTEXT":
         return False

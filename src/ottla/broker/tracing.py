@@ -14,6 +14,7 @@ from ottla.broker.metrics import BrokerMetrics
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.planes import NodePlane
     from ottla.env.seams import Clock
 
 MAX_WAITING = 8_192
@@ -49,11 +50,11 @@ class TracingMetrics(BrokerMetrics):
         super().__init__(clock)
         self._ratio = ratio
         self._due = 0.0
-        self._open: dict[RequestContext, _Touched] = {}
+        self._open: dict[RequestContext[NodePlane], _Touched] = {}
         self._finished: deque[Span] = deque()
         self.spans_dropped = 0
 
-    def answered(self, context: RequestContext) -> None:
+    def answered(self, context: RequestContext[NodePlane]) -> None:
         super().answered(context)
         touched = self._open.pop(context, None)
         # Evenly spread rather than drawn: of every 1 / ratio requests one is kept.
@@ -80,11 +81,11 @@ class TracingMetrics(BrokerMetrics):
             )
         )
 
-    def produced(self, context: RequestContext, topic: str, records: int, size: int) -> None:
+    def produced(self, context: RequestContext[NodePlane], topic: str, records: int, size: int) -> None:
         super().produced(context, topic, records, size)
         self._touch(context, topic, records, size)
 
-    def fetched(self, context: RequestContext, topic: str, size: int) -> None:
+    def fetched(self, context: RequestContext[NodePlane], topic: str, size: int) -> None:
         super().fetched(context, topic, size)
         if size:
             self._touch(context, topic, 0, size)
@@ -93,7 +94,7 @@ class TracingMetrics(BrokerMetrics):
         """The oldest finished spans, gone from here."""
         return [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
 
-    def _touch(self, context: RequestContext, topic: str, records: int, size: int) -> None:
+    def _touch(self, context: RequestContext[NodePlane], topic: str, records: int, size: int) -> None:
         touched = self._open.get(context)
         if touched is None:
             if len(self._open) >= _MAX_OPEN:

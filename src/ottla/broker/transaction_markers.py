@@ -18,7 +18,7 @@ from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.records import build_end_txn_marker
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import TransactionPlane
     from ottla.protocol.generated.write_txn_markers_response import WriteTxnMarkersResponse
     from ottla.replication.partition import Partition
 
@@ -33,7 +33,7 @@ codes.
 class BrokerMarkers:
     """The coordinator's `MarkerChannel`: leaders are looked up in the metadata at each try."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: TransactionPlane) -> None:
         self._broker = broker
 
     def write(self, end: EndOfTransaction, partitions: frozenset[TopicPartition], on_written: OnWritten) -> None:
@@ -75,7 +75,7 @@ class _Collect:
 
 
 def write_locally(
-    broker: Broker, end: EndOfTransaction, partitions: set[TopicPartition], on_written: OnWritten
+    broker: TransactionPlane, end: EndOfTransaction, partitions: set[TopicPartition], on_written: OnWritten
 ) -> None:
     """Append the marker to each; called back with a code for each, in one piece or in several."""
     codes: dict[TopicPartition, ErrorCode] = {}
@@ -105,7 +105,7 @@ def _on_offsets_written(tp: TopicPartition, on_written: OnWritten, outcome: Kafk
     on_written({tp: ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code})
 
 
-def _append(broker: Broker, end: EndOfTransaction, partition: Partition) -> int:
+def _append(broker: TransactionPlane, end: EndOfTransaction, partition: Partition) -> int:
     now_ms = broker.clock.time_ms()
     marker = build_end_txn_marker(
         commit=end.committed,
@@ -118,7 +118,7 @@ def _append(broker: Broker, end: EndOfTransaction, partition: Partition) -> int:
     return result.last_offset + 1
 
 
-def _when_committed(broker: Broker, partition: Partition, end_offset: int, on_written: OnWritten) -> None:
+def _when_committed(broker: TransactionPlane, partition: Partition, end_offset: int, on_written: OnWritten) -> None:
     """A code once the marker is replicated, or REQUEST_TIMED_OUT; never both."""
     answered = False
 

@@ -17,7 +17,7 @@ from ottla.model.ids import NodeId, ProducerEpoch, ProducerId, TopicPartition
 from ottla.model.topic_names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import VerificationPlane
 
 OnVerified = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 """The partitions that must not be written to, each with its code; empty when all may."""
@@ -56,7 +56,7 @@ class Verifier:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: VerificationPlane,
         transactional_id: str,
         producer: tuple[ProducerId, ProducerEpoch],
         partitions: frozenset[TopicPartition],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
@@ -21,6 +21,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import ProduceResponse
+from ottla.protocol.primitives import Source
 from ottla.protocol.records_header import (
     HEADER_BYTES,
     MAGIC_V2,
@@ -29,28 +30,33 @@ from ottla.protocol.records_header import (
     magic_at,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ProducePlane
+
 _producer_of = Struct(">qhi").unpack_from
 
-AppendWith = Callable[[Mapping[TopicPartition, Verdict]], ProduceResponse | Deferred | None]
+AppendWith = Callable[[Mapping[TopicPartition, Verdict]], ProduceResponse | Deferred[ProduceResponse] | None]
 
 
-def verified(context: RequestContext, request: ProduceRequest, append: AppendWith) -> ProduceResponse | Deferred | None:
+def verified(
+    context: RequestContext[ProducePlane], request: ProduceRequest, append: AppendWith
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
     """Append once the coordinator has agreed; partitions that it refuses get their error from `append` too."""
     return _Verification(context, request, append).start()
 
 
 class _Verification:
-    def __init__(self, context: RequestContext, request: ProduceRequest, append: AppendWith) -> None:
+    def __init__(self, context: RequestContext[ProducePlane], request: ProduceRequest, append: AppendWith) -> None:
         self._context = context
         self._request = request
         self._append = append
         self._operation = produce_operation(context.version)
         self._verdicts: dict[TopicPartition, Verdict] = {}
         self._answered = False
-        self._result: Any = None
-        self._deferred: Deferred | None = None
+        self._result: ProduceResponse | Deferred[ProduceResponse] | None = None
+        self._deferred: Deferred[ProduceResponse] | None = None
 
-    def start(self) -> ProduceResponse | Deferred | None:
+    def start(self) -> ProduceResponse | Deferred[ProduceResponse] | None:
         broker = self._context.broker
         if not self._operation.adds and not broker.config.transaction_partition_verification_enable:
             return self._append({})
@@ -132,10 +138,9 @@ class _Verification:
         if partition is not None and isinstance(guard, Verification):
             partition.log.producers.drop_verification(guard.producer_id, guard)
 
-    def _wait(self) -> ProduceResponse | Deferred | None:
+    def _wait(self) -> ProduceResponse | Deferred[ProduceResponse] | None:
         if self._answered:
-            result: ProduceResponse | Deferred | None = self._result
-            return result
+            return self._result
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 if data.records is not None:
@@ -144,7 +149,7 @@ class _Verification:
         return self._deferred
 
 
-def _transactional(records: Any) -> tuple[ProducerId, ProducerEpoch, int] | None:
+def _transactional(records: Source | None) -> tuple[ProducerId, ProducerEpoch, int] | None:
     """Producer id, epoch and first sequence of a transactional batch; None for anything else."""
     if records is None or len(records) < HEADER_BYTES or magic_at(records, 0) != MAGIC_V2:
         return None

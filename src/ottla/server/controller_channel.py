@@ -27,6 +27,7 @@ from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedBy
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.planes import NodePlane
     from ottla.controller.runtime import ControllerRuntime
     from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
     from ottla.protocol.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -80,7 +81,12 @@ class ControllerChannel:
         return self._local is not None and self._is_active()
 
     async def submit(
-        self, request: Any, context: RequestContext | None, *, timeout_ms: float | None = None, once: bool = False
+        self,
+        request: Any,
+        context: RequestContext[NodePlane] | None,
+        *,
+        timeout_ms: float | None = None,
+        once: bool = False,
     ) -> Any:
         """The controller's answer; without an answer in time, the API's response with REQUEST_TIMED_OUT. With `once`
         an answer of NOT_CONTROLLER is returned, not retried."""
@@ -96,7 +102,7 @@ class ControllerChannel:
                 return error_response(request, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _attempt(self, request: Any, context: RequestContext | None, deadline: float) -> Any:
+    async def _attempt(self, request: Any, context: RequestContext[NodePlane] | None, deadline: float) -> Any:
         """One try; None if no controller answered."""
         if self._local is not None and self._is_active():
             return await self.decide(request, context)
@@ -114,7 +120,7 @@ class ControllerChannel:
         except NodeUnavailable:
             return None
 
-    async def decide(self, request: Any, context: RequestContext | None) -> Any:
+    async def decide(self, request: Any, context: RequestContext[NodePlane] | None) -> Any:
         """Ask the controller of this process; None if it is not active any more."""
         if self._local is None:
             return None
@@ -155,18 +161,18 @@ class ControllerChannel:
         self._clients = {}
 
 
-def _kind(request: Any, context: RequestContext | None) -> str:
+def _kind(request: Any, context: RequestContext[NodePlane] | None) -> str:
     return _FORWARDING if context is not None else _KINDS.get(request.API_KEY, _FORWARDING)
 
 
-def _version(request: Any, context: RequestContext | None) -> int:
+def _version(request: Any, context: RequestContext[NodePlane] | None) -> int:
     if context is None or context.api_key != request.API_KEY:
         version: int = type(request).MAX_VERSION
         return version
     return context.version
 
 
-def _controller_context(request: Any, context: RequestContext | None) -> ControllerContext:
+def _controller_context(request: Any, context: RequestContext[NodePlane] | None) -> ControllerContext:
     """The client's rights, for the decision. The node itself (no context) may write everywhere."""
     version = _version(request, context)
     if context is None:
@@ -182,7 +188,7 @@ def _not_controller(response: Any) -> bool:
     return getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER
 
 
-async def _forward(client: NodeClient, request: Message, context: RequestContext, timeout_ms: float) -> Any:
+async def _forward(client: NodeClient, request: Message, context: RequestContext[NodePlane], timeout_ms: float) -> Any:
     """Send the request in an Envelope; None if the other node is not the controller (any more)."""
     from ottla.protocol.generated.envelope_request import EnvelopeRequest
 

@@ -7,13 +7,14 @@ is decided here. A process that dies keeps its writes; only a power cut loses un
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.broker import Broker
+from ottla.broker.channels import NoPeers, Peers
 from ottla.broker.connection import Connection
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Answer, Deferred
+from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.handlers import fetch, list_offsets, produce
 from ottla.env.config.overrides import resolve_topic_config
@@ -43,6 +44,18 @@ from ottla.simulation.following import Following
 from ottla.simulation.world import SimulatedRandom
 
 if TYPE_CHECKING:
+    from ottla.broker.audit import AuditLog
+    from ottla.broker.metrics import BrokerMetrics
+    from ottla.broker.quotas import Quotas
+    from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.walks import Walks
+    from ottla.coordinator.transactions.coordinator import TransactionCoordinator
+    from ottla.env.config.broker.config import BrokerConfig
+    from ottla.env.seams import Clock, Timers
+    from ottla.metadata.image import MetadataImage
+    from ottla.model.ids import NodeId
+    from ottla.replication.throttle import Throttle
+    from ottla.security.acls import Authorizer
     from ottla.simulation.node import SimulatedNode
 
 LOG_DIR = "/logs"
@@ -55,14 +68,54 @@ CHECKPOINT_MS = 1_500.0
 FLUSH_MS = 2_500.0
 STOPPING_MS = 4_000.0
 
-_HANDLERS: dict[type[Message], Any] = {
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedPlane:
+    """What the handlers of Produce, Fetch and ListOffsets touch (`ottla.broker.planes.ProducePlane`)."""
+
+    node_id: NodeId
+    config: BrokerConfig
+    clock: Clock
+    timers: Timers
+    metadata: MetadataPublisher
+    logs: LogStore
+    replicas: Replicas
+    fetch_sessions: FetchSessions
+    authorizer: Authorizer | None = None
+    quotas: Quotas | None = None
+    audit: AuditLog | None = None
+    metrics: BrokerMetrics | None = None
+    leader_throttle: Throttle | None = None
+    schemas: SchemaValidation | None = None
+    walks: Walks | None = None
+    peers: Peers = field(default_factory=NoPeers)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        raise RuntimeError("a simulated broker has no transaction coordinator")
+
+
+class _Silent:
+    """The peer of a simulated connection: the network gets answers from `BrokerPart.handle`."""
+
+    def send(self, pieces: list[Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def lift_limits(self) -> None: ...
+
+
+_HANDLERS: dict[type[Message], Callable[[RequestContext[SimulatedPlane], Any], Answer[Any]]] = {
     FetchRequest: fetch.handle,
     ProduceRequest: produce.handle,
     ListOffsetsRequest: list_offsets.handle,
 }
-_CONNECTION = cast(
-    "Connection", SimpleNamespace(listener="PLAINTEXT", principal="User:ANONYMOUS", client_host="simulated")
-)
 
 
 def broker_address(node_id: int) -> Address:
@@ -89,22 +142,18 @@ class BrokerPart:
         self.replicas.directories = DirectoryAssignments(self.context, node.timers, self._send)
         self.following = Following(node, self)
         fetchers.on_changed = self.following.on_changed
-        self._handling = cast(
-            "Broker",
-            SimpleNamespace(
-                node_id=node.node_id,
-                clock=node.clock,
-                timers=node.timers,
-                config=node.spec.rules,
-                replicas=self.replicas,
-                walks=None,
-                fetch_sessions=FetchSessions(100, node.clock, random),
-                leader_throttle=None,
-                authorizer=None,
-                metrics=None,
-                schemas=None,
-                image=publisher.image,
-            ),
+        self._plane = SimulatedPlane(
+            node_id=node.node_id,
+            config=node.spec.rules,
+            clock=node.clock,
+            timers=node.timers,
+            metadata=publisher,
+            logs=self.logs,
+            replicas=self.replicas,
+            fetch_sessions=FetchSessions(100, node.clock, random),
+        )
+        self._connection = Connection(
+            Dispatcher(self._plane, {}), _Silent(), client_host="simulated", client_port=0, listener="PLAINTEXT"
         )
         self.ready = False
         self.stopping = False
@@ -245,8 +294,9 @@ class BrokerPart:
         """Handle a request of a client or a broker with the handlers of a real broker."""
         if not self.ready:
             return
-        context = RequestContext(self._handling, _CONNECTION, request.API_KEY, request.MAX_VERSION, "simulated")
-        self._handling.image = self._publisher.image  # type: ignore[misc]  # a namespace, see above
+        context = RequestContext(
+            self._plane, self._connection, request.API_KEY, request.MAX_VERSION, client_id="simulated"
+        )
         try:
             answer = _HANDLERS[type(request)](context, request)
         except KafkaError as error:

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from ottla.broker.apis import API_TABLE
-from ottla.broker.authorization.rules import Handle, Rule
-from ottla.broker.context import RequestContext
+from ottla.broker.authorization.rules import RequestT, ResponseT, Rule
+from ottla.broker.context import Handle, RequestContext
+from ottla.broker.deferred import Answer
 from ottla.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
 
 
 @cache
 def rule_of(api_key: int, *, at_controller: bool) -> Rule:
     api = API_TABLE[ApiKey(api_key)]
     module, name = ((api.controller_rule if at_controller else None) or api.rule).split(".")
-    return cast("Rule", getattr(import_module(f"ottla.broker.authorization.{module}"), name))
+    rule: Rule = getattr(import_module(f"ottla.broker.authorization.{module}"), name)
+    return rule
 
 
-def guarded(context: RequestContext, request: Any, handle: Handle) -> Any:
+def guarded(
+    context: RequestContext[NodePlane], request: RequestT, handle: Handle[RequestT, ResponseT]
+) -> Answer[ResponseT]:
     """The handler's answer, as far as the principal may have it."""
     at_controller = context.listener in context.broker.config.controller_listener_names
     return rule_of(context.api_key, at_controller=at_controller)(context, request, handle)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.authorization.refusals import offset_commit_topic, refuse
 from ottla.broker.authorization.rules import (
-    Handle,
+    ResponseT,
+    Rule,
     all_of,
     by_name,
+    empty_response,
     for_each,
     for_one,
     itself,
@@ -16,14 +18,41 @@ from ottla.broker.authorization.rules import (
     split,
     then,
 )
-from ottla.broker.authorization.topics import DENIED, topic_name
-from ottla.broker.context import RequestContext
+from ottla.broker.authorization.topics import DENIED, name_of_topic
+from ottla.broker.context import Handle, RequestContext
+from ottla.broker.deferred import Answer
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.model.pace import paced
-from ottla.protocol.api import response_class
+from ottla.protocol.primitives import Message, Struct
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
+    from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from ottla.protocol.generated.delete_groups_response import DeletableGroupResult
+    from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
+    from ottla.protocol.generated.find_coordinator_response import FindCoordinatorResponse
+    from ottla.protocol.generated.list_groups_request import ListGroupsRequest
+    from ottla.protocol.generated.list_groups_response import ListGroupsResponse
+    from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequestTopic
+    from ottla.protocol.generated.offset_delete_response import OffsetDeleteResponseTopic
+    from ottla.protocol.generated.offset_fetch_request import (
+        OffsetFetchRequest,
+        OffsetFetchRequestTopic,
+        OffsetFetchRequestTopics,
+    )
+    from ottla.protocol.generated.offset_fetch_response import (
+        OffsetFetchResponse,
+        OffsetFetchResponseTopic,
+        OffsetFetchResponseTopics,
+    )
+    from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+    from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+
+HeartbeatRequestT = TypeVar(
+    "HeartbeatRequestT", "ConsumerGroupHeartbeatRequest", "ShareGroupHeartbeatRequest", "StreamsGroupHeartbeatRequest"
+)
 GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
@@ -31,7 +60,11 @@ _SEVERAL_GROUPS_FROM = 8
 _GROUP_ERROR_FROM = 2
 
 
-def find_coordinator(context: RequestContext, request: Any, handle: Handle) -> Any:
+def find_coordinator(
+    context: RequestContext[NodePlane],
+    request: FindCoordinatorRequest,
+    handle: Handle[FindCoordinatorRequest, FindCoordinatorResponse],
+) -> Answer[FindCoordinatorResponse]:
     from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
     batched = context.version >= _BATCHED_FROM
@@ -48,14 +81,14 @@ def find_coordinator(context: RequestContext, request: Any, handle: Handle) -> A
         return FindCoordinatorResponse(coordinators=denied)
     request.coordinator_keys = allowed
 
-    def finish(response: Any) -> Any:
+    def finish(response: FindCoordinatorResponse) -> FindCoordinatorResponse:
         response.coordinators = [*response.coordinators, *denied]
         return response
 
     return then(handle(context, request), finish)
 
 
-def _coordinator_code(context: RequestContext, key_type: int, key: str) -> ErrorCode:
+def _coordinator_code(context: RequestContext[NodePlane], key_type: int, key: str) -> ErrorCode:
     if key_type == _GROUP and not context.allowed(Operation.DESCRIBE, Resource.GROUP, key):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if key_type == _TRANSACTION and not context.allowed(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, key):
@@ -65,11 +98,15 @@ def _coordinator_code(context: RequestContext, key_type: int, key: str) -> Error
     return ErrorCode.NONE
 
 
-def list_groups(context: RequestContext, request: Any, handle: Handle) -> Any:
+def list_groups(
+    context: RequestContext[NodePlane],
+    request: ListGroupsRequest,
+    handle: Handle[ListGroupsRequest, ListGroupsResponse],
+) -> Answer[ListGroupsResponse]:
     if on_cluster(context, Operation.DESCRIBE):
         return handle(context, request)
 
-    def finish(response: Any) -> Any:
+    def finish(response: ListGroupsResponse) -> ListGroupsResponse:
         response.groups = [
             g for g in paced(response.groups, 3) if context.allowed(Operation.DESCRIBE, Resource.GROUP, g.group_id)
         ]
@@ -78,16 +115,16 @@ def list_groups(context: RequestContext, request: Any, handle: Handle) -> Any:
     return then(handle(context, request), finish)
 
 
-def _describe_each(groups_field: str, id_field: str) -> Any:
+def _describe_each(groups_field: str) -> Rule:
     """DescribeGroups and its kin: a refusal for each group that may not be described, operations for the others."""
 
-    def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
+    def rule(context: RequestContext[NodePlane], request: Message, handle: Handle[Message, Any]) -> Answer[Any]:
         names = getattr(request, groups_field)
         allowed = [name for name in paced(names, 3) if context.allowed(Operation.DESCRIBE, Resource.GROUP, name)]
         may = set(allowed)
-        response: Any = response_class(request.API_KEY)()
-        denied = [_described(request, name, id_field) for name in paced(names, 5) if name not in may]
+        denied = [_described(request, name) for name in paced(names, 5) if name not in may]
         if not allowed and denied:
+            response = empty_response(request)
             response.groups = denied
             return response
         setattr(request, groups_field, allowed)
@@ -105,7 +142,7 @@ def _describe_each(groups_field: str, id_field: str) -> Any:
     return rule
 
 
-def _described(request: Any, name: str, id_field: str) -> Any:
+def _described(request: Message, name: str) -> Struct:
     """The "described group" of the request's own response."""
     import importlib
 
@@ -114,12 +151,15 @@ def _described(request: Any, name: str, id_field: str) -> Any:
     words = api(request.API_KEY).name
     module = "".join(f"_{c.lower()}" if c.isupper() else c for c in words).lstrip("_") + "_response"
     group = importlib.import_module(f"ottla.protocol.generated.{module}").DescribedGroup
-    made = group(error_code=GROUP_DENIED)
-    setattr(made, id_field, name)
-    return made
+    described: Struct = group(group_id=name, error_code=GROUP_DENIED)
+    return described
 
 
-def offset_fetch(context: RequestContext, request: Any, handle: Handle) -> Any:
+def offset_fetch(
+    context: RequestContext[NodePlane],
+    request: OffsetFetchRequest,
+    handle: Handle[OffsetFetchRequest, OffsetFetchResponse],
+) -> Answer[OffsetFetchResponse]:
     """DESCRIBE on the group and on each topic; all topics means those that may be described."""
     return (
         _several(context, request, handle)
@@ -128,24 +168,28 @@ def offset_fetch(context: RequestContext, request: Any, handle: Handle) -> Any:
     )
 
 
-def _several(context: RequestContext, request: Any, handle: Handle) -> Any:
+def _several(
+    context: RequestContext[NodePlane],
+    request: OffsetFetchRequest,
+    handle: Handle[OffsetFetchRequest, OffsetFetchResponse],
+) -> Answer[OffsetFetchResponse]:
     from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 
     allowed, refused = [], []
-    hidden: dict[str, list[Any]] = {}
+    hidden: dict[str, list[OffsetFetchResponseTopics]] = {}
     for group in paced(request.groups, 3):
         if not context.allowed(Operation.DESCRIBE, Resource.GROUP, group.group_id):
             refused.append(OffsetFetchResponseGroup(group.group_id, error_code=GROUP_DENIED))
             continue
         allowed.append(group)
         if group.topics is not None:
-            group.topics, denied = split(context, group.topics, Operation.DESCRIBE, Resource.TOPIC, topic_name)
+            group.topics, denied = split(context, group.topics, Operation.DESCRIBE, Resource.TOPIC, name_of_topic)
             hidden[group.group_id] = [_unread_topics(topic) for topic in paced(denied)]
     if not allowed and refused:
         return OffsetFetchResponse(groups=refused)
     request.groups = allowed
 
-    def finish(response: Any) -> Any:
+    def finish(response: OffsetFetchResponse) -> OffsetFetchResponse:
         for group in paced(response.groups, 3):
             if group.group_id in hidden:
                 if not group.error_code:
@@ -162,19 +206,25 @@ def _several(context: RequestContext, request: Any, handle: Handle) -> Any:
     return then(handle(context, request), finish)
 
 
-def _single(context: RequestContext, request: Any, handle: Handle) -> Any:
-    from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponse
+def _single(
+    context: RequestContext[NodePlane],
+    request: OffsetFetchRequest,
+    handle: Handle[OffsetFetchRequest, OffsetFetchResponse],
+) -> Answer[OffsetFetchResponse]:
+    from ottla.protocol.generated.offset_fetch_response import (
+        OffsetFetchResponse,
+    )
 
     if not context.allowed(Operation.DESCRIBE, Resource.GROUP, request.group_id):
         if context.version >= _GROUP_ERROR_FROM:
             return OffsetFetchResponse(error_code=GROUP_DENIED)
         return OffsetFetchResponse(topics=[_unread_topic(topic, GROUP_DENIED) for topic in paced(request.topics or ())])
     everything = request.topics is None
-    denied: list[Any] = []
-    if not everything:
-        request.topics, denied = split(context, request.topics, Operation.DESCRIBE, Resource.TOPIC, topic_name)
+    denied: list[OffsetFetchRequestTopic] = []
+    if request.topics is not None:
+        request.topics, denied = split(context, request.topics, Operation.DESCRIBE, Resource.TOPIC, name_of_topic)
 
-    def finish(response: Any) -> Any:
+    def finish(response: OffsetFetchResponse) -> OffsetFetchResponse:
         if everything:
             response.topics = [
                 topic
@@ -188,37 +238,42 @@ def _single(context: RequestContext, request: Any, handle: Handle) -> Any:
     return then(handle(context, request), finish)
 
 
-def _unread_topics(topic: Any) -> Any:
+def _unread_topics(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
 
     partitions = [OffsetFetchResponsePartitions(index, -1, -1, "", DENIED) for index in paced(topic.partition_indexes)]
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
-def _unread_topic(topic: Any, code: int) -> Any:
+def _unread_topic(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponseTopic:
     from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponsePartition, OffsetFetchResponseTopic
 
     partitions = [OffsetFetchResponsePartition(index, -1, -1, "", code) for index in paced(topic.partition_indexes)]
     return OffsetFetchResponseTopic(topic.name, partitions)
 
 
-def group_heartbeat(context: RequestContext, request: Any, handle: Handle) -> Any:
+def group_heartbeat(
+    context: RequestContext[NodePlane], request: HeartbeatRequestT, handle: Handle[HeartbeatRequestT, ResponseT]
+) -> Answer[ResponseT]:
     """READ on the group, DESCRIBE on every topic that is subscribed to by name."""
+    names = getattr(request, "subscribed_topic_names", None) or ()
     if not context.allowed(Operation.READ, Resource.GROUP, request.group_id):
-        return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    for name in paced(getattr(request, "subscribed_topic_names", None) or (), 3):
-        if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, name):
-            return refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return handle(context, request)
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif not all(context.allowed(Operation.DESCRIBE, Resource.TOPIC, name) for name in paced(names, 3)):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    else:
+        return handle(context, request)
+    refusal: ResponseT = refuse(request, code)
+    return refusal
 
 
-def _delete_group(name: str, code: int) -> Any:
+def _delete_group(name: str, code: int) -> DeletableGroupResult:
     from ottla.protocol.generated.delete_groups_response import DeletableGroupResult
 
     return DeletableGroupResult(name, code)
 
 
-def _offset_delete(topic: Any, code: int) -> Any:
+def _offset_delete(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseTopic:
     from ottla.protocol.generated.offset_delete_response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
     partitions = [OffsetDeleteResponsePartition(item.partition_index, code) for item in topic.partitions]
@@ -226,12 +281,12 @@ def _offset_delete(topic: Any, code: int) -> Any:
 
 
 read_group = for_one(Operation.READ, Resource.GROUP, "group_id")
-describe_groups = _describe_each("groups", "group_id")
-consumer_group_describe = share_group_describe = streams_group_describe = _describe_each("group_ids", "group_id")
+describe_groups = _describe_each("groups")
+consumer_group_describe = share_group_describe = streams_group_describe = _describe_each("group_ids")
 delete_groups = for_each("groups_names", Operation.DELETE, Resource.GROUP, _delete_group, name=itself, into="results")
 offset_commit = all_of(
     read_group,
-    for_each("topics", Operation.READ, Resource.TOPIC, offset_commit_topic, name=topic_name, into="topics"),
+    for_each("topics", Operation.READ, Resource.TOPIC, offset_commit_topic, name=name_of_topic, into="topics"),
 )
 offset_delete = all_of(
     for_one(Operation.DELETE, Resource.GROUP, "group_id"),

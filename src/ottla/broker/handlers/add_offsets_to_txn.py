@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -11,10 +13,15 @@ from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.protocol.generated.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
+
 _PRODUCER_FENCED_FROM = 2
 
 
-def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Deferred:
+def handle(
+    context: RequestContext[TransactionPlane], request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Deferred[AddOffsetsToTxnResponse]:
     partition = TopicPartition(OFFSETS_TOPIC, context.broker.groups.partition_for(request.group_id))
 
     def refused(error: KafkaError) -> AddOffsetsToTxnResponse:

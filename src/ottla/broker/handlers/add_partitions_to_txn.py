@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -28,13 +28,18 @@ from ottla.protocol.generated.add_partitions_to_txn_response import (
     AddPartitionsToTxnTopicResult,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
+
 _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Deferred:
+def handle(
+    context: RequestContext[TransactionPlane], request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
     batched = context.version >= _BATCHED_FROM
     transactions = request.transactions if batched else [_as_transaction(request)]
 
@@ -63,7 +68,9 @@ def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartiti
     ]
 
 
-def _start(context: RequestContext, transaction: AddPartitionsToTxnTransaction, waiter: Waiter) -> None:
+def _start(
+    context: RequestContext[TransactionPlane], transaction: AddPartitionsToTxnTransaction, waiter: Waiter
+) -> None:
     image = context.broker.image
     partitions = _partitions(transaction)
     missing = {tp for tp in paced(partitions) if image.partition(tp.topic, tp.partition) is None}

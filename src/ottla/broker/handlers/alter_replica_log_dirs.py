@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -13,8 +15,11 @@ from ottla.protocol.generated.alter_replica_log_dirs_response import (
     AlterReplicaLogDirTopicResult,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
 
-def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+
+def handle(context: RequestContext[DataPlane], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in paced(request.dirs):
         for topic in paced(directory.topics):
@@ -26,7 +31,7 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
     )
 
 
-def _move(context: RequestContext, tp: TopicPartition, path: str) -> ErrorCode:
+def _move(context: RequestContext[DataPlane], tp: TopicPartition, path: str) -> ErrorCode:
     """Begin the move; the copying goes on in the background (`ReplicaMoves`)."""
     broker = context.broker
     target = next((directory for directory in broker.logs.directories if directory.path == path), None)

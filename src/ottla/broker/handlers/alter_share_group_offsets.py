@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -22,10 +23,13 @@ from ottla.protocol.generated.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 
 def handle(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> AlterShareGroupOffsetsResponse | Deferred:
+    context: RequestContext[GroupPlane], request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Deferred[AlterShareGroupOffsetsResponse]:
     if not serves_share_groups(context):
         return _failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     if not request.group_id:
@@ -50,7 +54,7 @@ def handle(
 
 
 def _refused(
-    context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, code: ErrorCode
+    context: RequestContext[GroupPlane], topic: AlterShareGroupOffsetsRequestTopic, code: ErrorCode
 ) -> AlterShareGroupOffsetsResponseTopic:
     rows = [
         AlterShareGroupOffsetsResponsePartition(each.partition_index, code, code.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ottla.broker.apis import TELEMETRY_APIS
 from ottla.broker.context import RequestContext
@@ -18,10 +19,13 @@ from ottla.protocol.generated.api_versions_response import (
 )
 from ottla.protocol.generated.index import APIS
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(context: RequestContext[ControlPlane], request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):

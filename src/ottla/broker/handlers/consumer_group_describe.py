@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -11,8 +12,13 @@ from ottla.broker.handlers.consumer_group_heartbeat import serves_consumer_proto
 from ottla.protocol.generated.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.protocol.generated.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Deferred[ConsumerGroupDescribeResponse]:
     if not serves_consumer_protocol(context):
         return ConsumerGroupDescribeResponse(groups=all_refused(request, DescribedGroup))
     ask = partial(partial, context.broker.groups.describe_consumer_group)
@@ -23,7 +29,7 @@ def _response(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _hide(context: RequestContext, group: DescribedGroup) -> None:
+def _hide(context: RequestContext[GroupPlane], group: DescribedGroup) -> None:
     topics = {name for member in group.members for name in member.subscribed_topic_names}
     for member in group.members:
         for assignment in (member.assignment, member.target_assignment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -15,10 +16,13 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 
 def handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Deferred:
+    context: RequestContext[GroupPlane], request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
     if not serves_consumer_protocol(context):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     may_describe = None
@@ -32,7 +36,7 @@ def handle(
     )
 
 
-def serves_consumer_protocol(context: RequestContext) -> bool:
+def serves_consumer_protocol(context: RequestContext[GroupPlane]) -> bool:
     """Whether the cluster has finalized group.version, and group.coordinator.rebalance.protocols has `consumer`."""
     protocols = context.broker.config.group_coordinator_rebalance_protocols
     return context.broker.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols

@@ -6,6 +6,8 @@ checked. Apache Kafka 4.3.1 accepts such an owner, and the token then logs in as
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.token_requests import tokens_allowed
 from ottla.model.acls import Operation
@@ -15,8 +17,13 @@ from ottla.protocol.generated.create_delegation_token_request import CreateDeleg
 from ottla.protocol.generated.create_delegation_token_response import CreateDelegationTokenResponse
 from ottla.security.principals import USER_TYPE, split_principal
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane
 
-async def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+
+async def handle(
+    context: RequestContext[ControlPlane], request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
     requester = context.principal
     owner = (
         f"{request.owner_principal_type}:{request.owner_principal_name}" if request.owner_principal_name else requester

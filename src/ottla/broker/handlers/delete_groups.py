@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -13,8 +13,13 @@ from ottla.model.pace import paced
 from ottla.protocol.generated.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.generated.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Deferred[DeleteGroupsResponse]:
     names = list(dict.fromkeys(paced(request.groups_names)))
 
     def finish(answers: list[Any]) -> DeleteGroupsResponse:

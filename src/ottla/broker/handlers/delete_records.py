@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.model.errors import ErrorCode, KafkaError
@@ -14,8 +16,13 @@ from ottla.protocol.generated.delete_records_response import (
 )
 from ottla.replication.partition import Partition
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
+
+def handle(
+    context: RequestContext[DataPlane], request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     waiting: list[Deletion] = []
     wanted = {
@@ -37,7 +44,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteReco
     return _wait(context, waiting, response, request.timeout_ms) if waiting else response
 
 
-def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+def _delete(context: RequestContext[DataPlane], topic: str, index: int, offset: int) -> tuple[Partition, int]:
     partition = context.broker.replicas.get(topic, index)
     if partition.log.config.cleanup_policy == {"compact"}:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
@@ -67,8 +74,8 @@ class Deletion:
 
 
 def _wait(
-    context: RequestContext, waiting: list[Deletion], response: DeleteRecordsResponse, timeout_ms: int
-) -> Deferred:
+    context: RequestContext[DataPlane], waiting: list[Deletion], response: DeleteRecordsResponse, timeout_ms: int
+) -> Deferred[DeleteRecordsResponse]:
     key = object()
 
     def leave() -> None:
@@ -89,7 +96,7 @@ def _wait(
         leave()
         deferred.resolve(response)
 
-    deferred = Deferred(leave)
+    deferred: Deferred[DeleteRecordsResponse] = Deferred(leave)
     timer = context.broker.timers.call_later(timeout_ms, timed_out)
     for deletion in waiting:
         deletion.partition.watch(key, look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -18,10 +19,13 @@ from ottla.protocol.generated.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 
 def handle(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> DeleteShareGroupOffsetsResponse | Deferred:
+    context: RequestContext[GroupPlane], request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Deferred[DeleteShareGroupOffsetsResponse]:
     if not serves_share_groups(context):
         return _failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     if not request.group_id:

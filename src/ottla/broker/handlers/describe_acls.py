@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.model.pace import paced
@@ -9,8 +11,11 @@ from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
 from ottla.protocol.generated.describe_acls_response import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from ottla.security.acls import Acl, AclFilter
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
 
-def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+
+def handle(context: RequestContext[NodePlane], request: DescribeAclsRequest) -> DescribeAclsResponse:
     if not context.broker.config.authorizer_class_name:
         return DescribeAclsResponse(
             error_code=int(ErrorCode.SECURITY_DISABLED), error_message="No Authorizer is configured on the broker"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import QuotaEntity
 from ottla.model.errors import ErrorCode, KafkaError
@@ -15,12 +17,15 @@ from ottla.protocol.generated.describe_client_quotas_response import (
     ValueData,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
+
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 _TYPES = ("user", "client-id", "ip")
 _ANY = object()
 
 
-def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def handle(context: RequestContext[NodePlane], request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
         wanted = _filter(request.components)
     except KafkaError as error:

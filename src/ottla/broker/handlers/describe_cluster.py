@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, named_controller
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.generated.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane
+
 BROKERS = 1
 CONTROLLERS = 2
 _NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(context: RequestContext[ControlPlane], request: DescribeClusterRequest) -> DescribeClusterResponse:
     broker = context.broker
     here = CONTROLLERS if context.listener in broker.config.controller_listener_names else BROKERS
     if request.endpoint_type != here:
@@ -39,7 +44,7 @@ def _refused(asked: int, here: int) -> DescribeClusterResponse:
     return DescribeClusterResponse(error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE), error_message=message)
 
 
-def _brokers(context: RequestContext, request: DescribeClusterRequest) -> list[DescribeClusterBroker]:
+def _brokers(context: RequestContext[ControlPlane], request: DescribeClusterRequest) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
         for node in context.broker.image.brokers.values()
@@ -48,7 +53,7 @@ def _brokers(context: RequestContext, request: DescribeClusterRequest) -> list[D
     ]
 
 
-def _controllers(context: RequestContext) -> list[DescribeClusterBroker]:
+def _controllers(context: RequestContext[ControlPlane]) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(node.id, endpoint.host, endpoint.port)
         for node in context.broker.image.controllers.values()

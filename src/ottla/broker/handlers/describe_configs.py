@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.env.config.describe import (
     ConfigRow,
@@ -29,15 +31,18 @@ from ottla.protocol.generated.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+
+def handle(context: RequestContext[NodePlane], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_resource(context, request, asked) for asked in paced(request.resources, 100)]
     )
 
 
 def _resource(
-    context: RequestContext, request: DescribeConfigsRequest, asked: DescribeConfigsResource
+    context: RequestContext[NodePlane], request: DescribeConfigsRequest, asked: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
         rows = _rows(context, asked.resource_type, asked.resource_name)
@@ -50,7 +55,7 @@ def _resource(
     return DescribeConfigsResult(0, "", asked.resource_type, asked.resource_name, configs)
 
 
-def _rows(context: RequestContext, resource_type: int, name: str) -> list[ConfigRow]:
+def _rows(context: RequestContext[NodePlane], resource_type: int, name: str) -> list[ConfigRow]:
     broker = context.broker
     overrides = broker.image.configs.get((resource_type, name), {})
     if resource_type == RESOURCE_TOPIC:
@@ -73,7 +78,7 @@ def _rows(context: RequestContext, resource_type: int, name: str) -> list[Config
     raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def _loggers(context: RequestContext, name: str) -> list[ConfigRow]:
+def _loggers(context: RequestContext[NodePlane], name: str) -> list[ConfigRow]:
     """None: there are no loggers with levels of their own here."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -83,7 +88,7 @@ def _loggers(context: RequestContext, name: str) -> list[ConfigRow]:
     return []
 
 
-def _broker(context: RequestContext, name: str) -> list[ConfigRow]:
+def _broker(context: RequestContext[NodePlane], name: str) -> list[ConfigRow]:
     try:
         node_id = int(name)
     except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.token_requests import tokens_allowed
 from ottla.metadata.records import DelegationTokenRecord
@@ -18,8 +20,13 @@ from ottla.protocol.generated.describe_delegation_token_response import (
 from ottla.security.principals import split_principal
 from ottla.security.tokens import token_hmac
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
 
-def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+
+def handle(
+    context: RequestContext[NodePlane], request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
     secret = context.broker.config.delegation_token_secret_key
     if not tokens_allowed(context):
         return DescribeDelegationTokenResponse(int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
@@ -37,7 +44,7 @@ def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> 
     )
 
 
-def _visible(context: RequestContext, token: DelegationTokenRecord, owners: set[str] | None) -> bool:
+def _visible(context: RequestContext[NodePlane], token: DelegationTokenRecord, owners: set[str] | None) -> bool:
     concerned = {token.owner, *token.renewers}
     if owners is not None and concerned.isdisjoint(owners):
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -13,12 +13,17 @@ from ottla.model.pace import paced
 from ottla.protocol.generated.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.generated.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all, where there are no ACLs."""
 _AUTHORIZED_OPERATIONS_FROM = 3
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Deferred[DescribeGroupsResponse]:
     groups = context.broker.groups
     with_operations = request.include_authorized_operations and context.version >= _AUTHORIZED_OPERATIONS_FROM
 

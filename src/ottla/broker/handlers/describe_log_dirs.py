@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.log.log_dirs_description import LogDirDescription
 from ottla.model.errors import ErrorCode
@@ -15,8 +17,11 @@ from ottla.protocol.generated.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+
+def handle(context: RequestContext[DataPlane], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.java_order import longs_in_java_order
@@ -15,8 +17,11 @@ from ottla.protocol.generated.describe_producers_response import (
     TopicResponse,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+
+def handle(context: RequestContext[DataPlane], request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -27,7 +32,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
     )
 
 
-def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+def _partition(context: RequestContext[DataPlane], topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
         if topic not in context.broker.image.topics_by_name:

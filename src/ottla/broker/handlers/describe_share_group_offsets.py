@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -29,17 +29,20 @@ from ottla.protocol.generated.describe_share_group_offsets_response import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import SharePlane
+
 _UNKNOWN = -1
 
 
 def handle(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse | Deferred:
+    context: RequestContext[SharePlane], request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse | Deferred[DescribeShareGroupOffsetsResponse]:
     starts: list[Callable[[Waiter], None]] = [partial(_describe, context, group) for group in paced(request.groups)]
     return ask_all(starts, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
 
 
-def _describe(context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
+def _describe(context: RequestContext[SharePlane], group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
     group_id = group.group_id
     if not serves_share_groups(context):
         done(_failed(group_id, ErrorCode.UNSUPPORTED_VERSION))
@@ -53,7 +56,7 @@ def _failed(group_id: str, code: ErrorCode, message: str | None = None) -> Descr
     return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=message)
 
 
-def _describe_all(context: RequestContext, group_id: str, done: Waiter, answer: Any) -> None:
+def _describe_all(context: RequestContext[SharePlane], group_id: str, done: Waiter, answer: Any) -> None:
     if isinstance(answer, KafkaError):
         done(_failed(group_id, answer.code, answer.code.message))
         return
@@ -66,7 +69,9 @@ def _describe_all(context: RequestContext, group_id: str, done: Waiter, answer: 
     _read(context, group_id, wanted, [], done)
 
 
-def _describe_named(context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
+def _describe_named(
+    context: RequestContext[SharePlane], group: DescribeShareGroupOffsetsRequestGroup, done: Waiter
+) -> None:
     wanted: dict[Uuid, dict[int, None]] = {}  # each partition is asked for once
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
@@ -90,7 +95,7 @@ def _describe_named(context: RequestContext, group: DescribeShareGroupOffsetsReq
 
 
 def _read(
-    context: RequestContext,
+    context: RequestContext[SharePlane],
     group_id: str,
     wanted: dict[Uuid, dict[int, None]],
     others: list[DescribeShareGroupOffsetsResponseTopic],
@@ -124,7 +129,7 @@ def _read(
 
 
 def _on_summary(
-    context: RequestContext,
+    context: RequestContext[SharePlane],
     topic: str,
     index: int,
     add: Callable[[DescribeShareGroupOffsetsResponsePartition], None],

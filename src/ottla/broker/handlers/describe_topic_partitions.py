@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
@@ -16,8 +18,13 @@ from ottla.protocol.generated.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
 
-def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+
+def handle(
+    context: RequestContext[NodePlane], request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
     image = context.broker.image
     cursor = request.cursor
     fetch_all = not request.topics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -13,8 +13,13 @@ from ottla.model.pace import paced
 from ottla.protocol.generated.describe_transactions_request import DescribeTransactionsRequest
 from ottla.protocol.generated.describe_transactions_response import DescribeTransactionsResponse, TransactionState
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
 
-def handle(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse | Deferred:
+
+def handle(
+    context: RequestContext[TransactionPlane], request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Deferred[DescribeTransactionsResponse]:
     asked = request.transactional_ids
 
     def finish(answers: list[Any]) -> DescribeTransactionsResponse:

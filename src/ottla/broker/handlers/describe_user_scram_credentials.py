@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode
@@ -14,9 +15,12 @@ from ottla.protocol.generated.describe_user_scram_credentials_response import (
     DescribeUserScramCredentialsResult,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
+
 
 def handle(
-    context: RequestContext, request: DescribeUserScramCredentialsRequest
+    context: RequestContext[NodePlane], request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     image = context.broker.image
     wanted = Counter(user.name for user in paced(request.users or ())) or Counter({name for _, name in image.scram})

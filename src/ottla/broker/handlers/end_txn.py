@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Answer
 from ottla.broker.group_replies import ask
 from ottla.broker.new_producer_ids import refusal_code, with_producer_ids
 from ottla.coordinator.transactions.end_transaction import Ended, EndRequest
@@ -15,11 +15,14 @@ from ottla.model.errors import KafkaError
 from ottla.protocol.generated.end_txn_request import EndTxnRequest
 from ottla.protocol.generated.end_txn_response import EndTxnResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
+
 _PRODUCER_FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 
 
-def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Deferred | Awaitable[EndTxnResponse]:
+def handle(context: RequestContext[TransactionPlane], request: EndTxnRequest) -> Answer[EndTxnResponse]:
     """An end that uses up the epochs has a new producer id in its answer."""
     end = EndRequest(
         request.transactional_id,

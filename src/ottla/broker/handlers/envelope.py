@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.context import RequestContext
@@ -21,6 +21,9 @@ from ottla.protocol.generated.envelope_request import EnvelopeRequest
 from ottla.protocol.generated.envelope_response import EnvelopeResponse
 from ottla.protocol.primitives import DecodeError
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane
+
 log = get_logger(__name__)
 
 _TOKENS = frozenset({ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN})
@@ -30,13 +33,19 @@ FORWARDABLE = _TOKENS | frozenset(
 """What a client may ask of a broker; what nodes ask for themselves comes without an envelope."""
 
 
-class ForwardedContext(RequestContext):
+class ForwardedContext(RequestContext["ControlPlane"]):
     """The client's request as the broker got it: its principal and address are those in the envelope."""
 
     __slots__ = ("_client_host", "_principal")
 
     def __init__(
-        self, outer: RequestContext, api_key: int, version: int, client_id: str | None, principal: str, host: str
+        self,
+        outer: RequestContext[ControlPlane],
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        principal: str,
+        host: str,
     ) -> None:
         super().__init__(outer.broker, outer.connection, api_key, version, client_id)
         self._principal = principal
@@ -51,7 +60,7 @@ class ForwardedContext(RequestContext):
         return self._client_host
 
 
-async def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+async def handle(context: RequestContext[ControlPlane], request: EnvelopeRequest) -> EnvelopeResponse:
     try:
         data = bytes(request.request_data)
         api_key, version, correlation_id, client_id, position = decode_request_header(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred, Unfinished
@@ -27,6 +27,9 @@ from ottla.protocol.generated.fetch_response import (
 )
 from ottla.replication.partition import READ_COMMITTED, Partition
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
+
 SENDFILE_FROM_BYTES = 64 * 1024
 """Smaller slices are read and sent with the rest in one call; sendfile gains nothing there (docs/benchmarks.md)."""
 
@@ -48,12 +51,12 @@ _BYTES_OF_AN_ELEMENT = 256
 _FEW_PARTITIONS = 256
 
 
-def is_large(context: RequestContext, request: FetchRequest) -> bool:
+def is_large(context: RequestContext[DataPlane], request: FetchRequest) -> bool:
     """A request of a few bytes may ask for all partitions of its session."""
     return context.broker.fetch_sessions.size(request.session_id) > _FEW_PARTITIONS
 
 
-def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+def handle(context: RequestContext[DataPlane], request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         from ottla.broker.handlers.replica_fetch import handle_replica_fetch
 
@@ -70,14 +73,16 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
     return ParkedFetch(fetch, context, request.max_wait_ms).deferred
 
 
-def open_context(context: RequestContext, request: FetchRequest, *, privileged: bool = False) -> FetchContext:
+def open_context(
+    context: RequestContext[DataPlane], request: FetchRequest, *, privileged: bool = False
+) -> FetchContext:
     """The partitions to read, and limits as Kafka sets them: an answer has fetch.max.bytes at most, and that is enough."""
     request.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
     return context.broker.fetch_sessions.open(request, context.version, privileged=privileged)
 
 
-def _refused(context: RequestContext, request: FetchRequest, code: ErrorCode) -> FetchResponse:
+def _refused(context: RequestContext[DataPlane], request: FetchRequest, code: ErrorCode) -> FetchResponse:
     """Refuse the whole request; versions without topic ids carry the error for each partition too."""
     response = FetchResponse(error_code=int(code), session_id=request.session_id)
     if context.version < FIRST_TOPIC_ID_VERSION:
@@ -99,7 +104,7 @@ class Fetch:
 
     __slots__ = ("_context", "_leader_errors", "_request", "_sizes", "answers", "bytes_read", "fetch_context", "stop")
 
-    def __init__(self, context: RequestContext, request: FetchRequest, fetch_context: FetchContext) -> None:
+    def __init__(self, context: RequestContext[DataPlane], request: FetchRequest, fetch_context: FetchContext) -> None:
         self._context = context
         self._request = request
         self.fetch_context = fetch_context
@@ -329,13 +334,13 @@ class ParkedFetch:
 
     __slots__ = ("_context", "_fetch", "_moved_on", "_partitions", "_scheduled", "_timer", "_timers", "deferred")
 
-    def __init__(self, fetch: Fetch, context: RequestContext, max_wait_ms: int) -> None:
+    def __init__(self, fetch: Fetch, context: RequestContext[DataPlane], max_wait_ms: int) -> None:
         self._fetch = fetch
         self._context = context
         self._timers = context.broker.timers
         self._scheduled = True  # not before everything is watched, which may take several slices
         self._moved_on: set[int] = set()
-        self.deferred = Deferred(self._leave)
+        self.deferred: Deferred[FetchResponse] = Deferred(self._leave)
         self._partitions: list[Partition] = []
         for position, (key, data) in enumerate(paced(fetch.answers)):
             partition = fetch.partition(key)

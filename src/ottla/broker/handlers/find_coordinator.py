@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.internal_topics import create_topic, offsets_topic, share_state_topic, transaction_state_topic
@@ -15,6 +15,9 @@ from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRAN
 from ottla.protocol.generated.create_topics_request import CreatableTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.planes import CoordinatorPlane
 
 GROUP = 0
 TRANSACTION = 1
@@ -34,7 +37,7 @@ _NOT_AVAILABLE = _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def handle(
-    context: RequestContext, request: FindCoordinatorRequest
+    context: RequestContext[CoordinatorPlane], request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if context.version < _BATCHED_FROM:
         request.coordinator_keys = [request.key]
@@ -56,21 +59,24 @@ def handle(
     return _answer(context, request)
 
 
-def _asks_for_share_state(context: RequestContext, request: FindCoordinatorRequest) -> bool:
+def _asks_for_share_state(context: RequestContext[CoordinatorPlane], request: FindCoordinatorRequest) -> bool:
     if request.key_type != SHARE or context.version < _SHARE_FROM:
         return False
     return any(_is_share_key(key) for key in paced(request.coordinator_keys, 3))
 
 
 async def _create_then_answer(
-    context: RequestContext, request: FindCoordinatorRequest, shards: Shards[Any], topic: CreatableTopic
+    context: RequestContext[CoordinatorPlane],
+    request: FindCoordinatorRequest,
+    shards: Shards[Any],
+    topic: CreatableTopic,
 ) -> FindCoordinatorResponse:
     """Other requests in the meantime get COORDINATOR_NOT_AVAILABLE and are retried, as with Kafka."""
     await create_topic(context.broker, shards, topic)
     return _answer(context, request)
 
 
-def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _answer(context: RequestContext[CoordinatorPlane], request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.version < _BATCHED_FROM:
         found = _find(context, request.key_type, request.key)
         message = found.error.name if found.error is ErrorCode.NONE else found.error.message
@@ -84,7 +90,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _find(context: RequestContext, key_type: int, key: str) -> _Found:
+def _find(context: RequestContext[CoordinatorPlane], key_type: int, key: str) -> _Found:
     if key_type == GROUP:
         return _leader(context, OFFSETS_TOPIC, context.broker.groups.partition_for(key))
     if key_type == TRANSACTION:
@@ -94,7 +100,7 @@ def _find(context: RequestContext, key_type: int, key: str) -> _Found:
     return _Found(ErrorCode.INVALID_REQUEST)
 
 
-def _leader(context: RequestContext, topic: str, partition: int) -> _Found:
+def _leader(context: RequestContext[CoordinatorPlane], topic: str, partition: int) -> _Found:
     image = context.broker.image
     registration = image.partition(topic, partition)
     node = image.brokers.get(registration.leader) if registration is not None else None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.protocol.primitives import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
-    return await context.broker.controller.submit(request, context)
+async def handle(context: RequestContext[ControlPlane], request: Message) -> Message:
+    response: Message = await context.broker.controller.submit(request, context)
+    return response

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.telemetry import ACCEPTED_COMPRESSION, Client
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest
 from ottla.protocol.generated.get_telemetry_subscriptions_response import GetTelemetrySubscriptionsResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TelemetryPlane
 
-def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+
+def handle(
+    context: RequestContext[TelemetryPlane], request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
     telemetry = context.broker.telemetry
     if telemetry is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)

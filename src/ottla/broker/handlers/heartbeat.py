@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -11,8 +12,13 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.heartbeat_response import HeartbeatResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: HeartbeatRequest
+) -> HeartbeatResponse | Deferred[HeartbeatResponse]:
     return ask(
         partial(context.broker.groups.heartbeat, request),
         lambda response: response,

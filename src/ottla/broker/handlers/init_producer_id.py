@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Answer
 from ottla.broker.group_replies import ask
 from ottla.broker.new_producer_ids import Refuse, refusal_code, with_producer_ids
 from ottla.broker.producer_ids import ProducerIds
@@ -17,12 +17,13 @@ from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.generated.init_producer_id_response import InitProducerIdResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
+
 _PRODUCER_FENCED_FROM = 4
 
 
-def handle(
-    context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Deferred | Awaitable[InitProducerIdResponse]:
+def handle(context: RequestContext[TransactionPlane], request: InitProducerIdRequest) -> Answer[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     knows_fenced = context.version >= _PRODUCER_FENCED_FROM

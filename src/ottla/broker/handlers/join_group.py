@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -11,11 +12,16 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 _REBALANCE_TIMEOUT_FROM = 1
 _NULL_PROTOCOL_NAME_FROM = 7
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: JoinGroupRequest
+) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
     if context.version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
     # The host is kept as Java prints an address: tools show it, and records of both servers agree.

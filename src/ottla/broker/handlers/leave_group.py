@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -10,10 +11,15 @@ from ottla.broker.group_replies import ask
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.generated.leave_group_response import LeaveGroupResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 _BATCHED_FROM = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: LeaveGroupRequest
+) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
     single = context.version < _BATCHED_FROM
     if single:
         request.members = [MemberIdentity(request.member_id)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import (
     RESOURCE_BROKER,
@@ -16,6 +18,9 @@ from ottla.model.pace import paced
 from ottla.protocol.generated.list_config_resources_request import ListConfigResourcesRequest
 from ottla.protocol.generated.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import NodePlane
+
 SUPPORTED = (
     RESOURCE_TOPIC,
     RESOURCE_BROKER,
@@ -25,7 +30,7 @@ SUPPORTED = (
 )
 
 
-def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(context: RequestContext[NodePlane], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     wanted = request.resource_types or (SUPPORTED if context.version >= 1 else (RESOURCE_CLIENT_METRICS,))
     if not set(SUPPORTED).issuperset(wanted):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))

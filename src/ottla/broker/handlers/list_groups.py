@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -10,8 +11,13 @@ from ottla.broker.group_replies import ask
 from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.list_groups_response import ListGroupsResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: ListGroupsRequest
+) -> ListGroupsResponse | Deferred[ListGroupsResponse]:
     return ask(
         partial(context.broker.groups.list_groups, request.states_filter, request.types_filter),
         lambda groups: ListGroupsResponse(groups=groups),

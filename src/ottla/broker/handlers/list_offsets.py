@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.log.results import TimestampedOffset
@@ -29,6 +29,9 @@ from ottla.protocol.offset_timestamps import (
 )
 from ottla.replication.partition import READ_COMMITTED, Partition
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
+
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _OFFSET_NOT_AVAILABLE_FROM = 5
 _EARLIEST_KNOWN = min(_SINCE_VERSION)
@@ -38,7 +41,7 @@ _DEBUG_CONSUMER = -2
 
 
 def handle(
-    context: RequestContext, request: ListOffsetsRequest
+    context: RequestContext[DataPlane], request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
@@ -83,7 +86,7 @@ class _Search(NamedTuple):
 
 
 async def _searched(
-    context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse, later: list[_Search]
+    context: RequestContext[DataPlane], request: ListOffsetsRequest, response: ListOffsetsResponse, later: list[_Search]
 ) -> ListOffsetsResponse:
     for topic, item, place, large in later:
         try:
@@ -96,7 +99,7 @@ async def _searched(
 
 
 async def _search_on(
-    context: RequestContext,
+    context: RequestContext[DataPlane],
     request: ListOffsetsRequest,
     topic: str,
     item: ListOffsetsPartition,
@@ -143,7 +146,7 @@ def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsRespons
 
 
 def _look_up(
-    context: RequestContext,
+    context: RequestContext[DataPlane],
     request: ListOffsetsRequest,
     topic: str,
     item: ListOffsetsPartition,
@@ -161,7 +164,11 @@ def _look_up(
 
 
 def _offset(
-    context: RequestContext, partition: Partition, timestamp: int, request: ListOffsetsRequest, walked: _Walked | None
+    context: RequestContext[DataPlane],
+    partition: Partition,
+    timestamp: int,
+    request: ListOffsetsRequest,
+    walked: _Walked | None,
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) for the requested timestamp; offset -1 when there is no such record."""
     log, version = partition.log, context.version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -14,8 +15,13 @@ from ottla.model.pace import paced
 from ottla.protocol.generated.list_transactions_request import ListTransactionsRequest
 from ottla.protocol.generated.list_transactions_response import ListTransactionsResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
 
-def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse | Deferred:
+
+def handle(
+    context: RequestContext[TransactionPlane], request: ListTransactionsRequest
+) -> ListTransactionsResponse | Deferred[ListTransactionsResponse]:
     names = request.state_filters
     unknown = [name for name in dict.fromkeys(paced(names)) if name not in STATES_BY_NAME]
     pattern = request.transactional_id_pattern

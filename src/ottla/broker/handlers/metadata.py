@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
@@ -16,6 +18,9 @@ from ottla.protocol.generated.metadata_response import (
     MetadataResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane, MetadataPlane
+
 TOPIC_OPERATIONS = 3576
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all, where there are no ACLs."""
 CLUSTER_OPERATIONS = 8096
@@ -24,7 +29,7 @@ NOT_ASKED = -2147483648
 FIRST_TOPIC_ID_VERSION = 12
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def handle(context: RequestContext[MetadataPlane], request: MetadataRequest) -> MetadataResponse:
     if context.version < FIRST_TOPIC_ID_VERSION and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in paced(request.topics or ())
     ):
@@ -55,7 +60,7 @@ def _missing(image: MetadataImage, request: MetadataRequest) -> list[str]:
     ]
 
 
-def _answer(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def _answer(context: RequestContext[MetadataPlane], request: MetadataRequest) -> MetadataResponse:
     broker = context.broker
     image = broker.image
     everything = request.topics is None or (context.version == 0 and not request.topics)
@@ -84,7 +89,7 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
     )
 
 
-def named_controller(context: RequestContext) -> int:
+def named_controller(context: RequestContext[ControlPlane]) -> int:
     """The broker to send admin calls to. Every broker forwards them, so the answer names this broker, unless the answer
     does not list it yet. A client that gets a controller without an address waits for the next metadata, for minutes.
     """

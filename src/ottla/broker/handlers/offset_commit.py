@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -21,10 +22,15 @@ from ottla.protocol.generated.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 _TOPIC_IDS_FROM = 10
 
 
-def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: OffsetCommitRequest
+) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
     accepted, refused = _split(context, request)
     if not accepted:
         return OffsetCommitResponse(topics=refused)
@@ -42,7 +48,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
 
 
 def _split(
-    context: RequestContext, request: OffsetCommitRequest
+    context: RequestContext[GroupPlane], request: OffsetCommitRequest
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """The partitions that exist, topic id and name filled in, and the answers for those that do not."""
     accepted, refused = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -20,8 +21,13 @@ from ottla.protocol.generated.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
     known, refused = _split(context, request)
 
     def answer(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
@@ -36,7 +42,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
 
 
 def _split(
-    context: RequestContext, request: OffsetDeleteRequest
+    context: RequestContext[GroupPlane], request: OffsetDeleteRequest
 ) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
     """The partitions that exist, and the answers for those that do not."""
     known, refused = [], []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -25,6 +25,9 @@ from ottla.protocol.generated.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 _GROUP_ERROR_FROM = 2
 _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
@@ -32,7 +35,9 @@ _NO_OFFSET = -1
 _OFFSETS_PER_EVENT = 1000
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: OffsetFetchRequest
+) -> OffsetFetchResponse | Deferred[OffsetFetchResponse]:
     asked = request.groups if context.version >= _SEVERAL_GROUPS_FROM else [_as_group(request)]
     refused = [_resolve(context, group) for group in paced(asked)]
     fetch = partial(context.broker.groups.fetch_offsets, require_stable=request.require_stable)
@@ -100,7 +105,7 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(request.group_id, topics=topics)
 
 
-def _resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+def _resolve(context: RequestContext[GroupPlane], group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
     """Set the names of topics that come by id; returns the answers for unknown ids."""
     if context.version < _TOPIC_IDS_FROM or group.topics is None:
         return []
@@ -117,7 +122,7 @@ def _resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[Of
 
 
 def _group(
-    context: RequestContext,
+    context: RequestContext[GroupPlane],
     asked: OffsetFetchRequestGroup,
     answer: OffsetFetchResponseGroup | KafkaError,
     refused: list[OffsetFetchResponseTopics],
@@ -130,7 +135,7 @@ def _group(
     return answer
 
 
-def _give_id(context: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
+def _give_id(context: RequestContext[GroupPlane], topic: OffsetFetchResponseTopics) -> bool:
     """By id there is no way to name a topic that does not exist any more."""
     found = context.broker.image.topics_by_name.get(topic.name)
     if found is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.model.errors import KafkaError
 from ottla.model.pace import paced
@@ -15,8 +17,11 @@ from ottla.protocol.generated.offset_for_leader_epoch_response import (
     OffsetForLeaderTopicResult,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
 
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+
+def handle(context: RequestContext[DataPlane], request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -27,7 +32,7 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Off
     )
 
 
-def _end(context: RequestContext, topic: str, item: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(context: RequestContext[DataPlane], topic: str, item: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = context.broker.replicas.get(topic, item.partition)
         partition.require_leader(item.current_leader_epoch)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Answer, Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.broker.unverified import UnverifiedError, Verdict
 from ottla.broker.whole_produce import has_several_partitions, whole_refusal
@@ -36,6 +36,7 @@ from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.large_produce import LargeBatch
+    from ottla.broker.planes import ProducePlane
     from ottla.broker.schema_judgement import Misfits
     from ottla.log.validation import ValidatedBatches
 
@@ -61,7 +62,7 @@ _NO_LOG_START = frozenset(
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Any:
+def handle(context: RequestContext[ProducePlane], request: ProduceRequest) -> Answer[ProduceResponse]:
     """A ProduceResponse now or later; None when acks=0 asks for none."""
     if context.broker.schemas is not None:
         from ottla.broker.schema_validation import validated
@@ -73,8 +74,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> Any:
 
 
 def _handle(
-    context: RequestContext, request: ProduceRequest, misfits: Mapping[int, Misfits]
-) -> ProduceResponse | Deferred | None:
+    context: RequestContext[ProducePlane], request: ProduceRequest, misfits: Mapping[int, Misfits]
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
     if request.transactional_id is not None:
         from ottla.broker.transactional_produce import verified
 
@@ -83,11 +84,11 @@ def _handle(
 
 
 def _append(
-    context: RequestContext,
+    context: RequestContext[ProducePlane],
     request: ProduceRequest,
     verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({}),
     misfits: Mapping[int, Misfits] = MappingProxyType({}),
-) -> ProduceResponse | Deferred | None:
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
     append = Append(context, request, verdicts, misfits)
     response = ProduceResponse(append.topics())
     if append.large:
@@ -96,8 +97,8 @@ def _append(
 
 
 def _answer(
-    context: RequestContext, request: ProduceRequest, append: Append, response: ProduceResponse
-) -> ProduceResponse | Deferred | None:
+    context: RequestContext[ProducePlane], request: ProduceRequest, append: Append, response: ProduceResponse
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
     if request.acks == 0:
         if append.first_error is not None:
             raise CloseConnection(f"a produce request with acks=0 failed: {append.first_error.name}")
@@ -109,7 +110,7 @@ def _answer(
     return response
 
 
-def find_partition(context: RequestContext, topic: TopicProduceData, index: int) -> Partition:
+def find_partition(context: RequestContext[ProducePlane], topic: TopicProduceData, index: int) -> Partition:
     replicas = context.broker.replicas
     if context.version >= FIRST_TOPIC_ID_VERSION:
         found = replicas.by_id.get(topic.topic_id)
@@ -128,7 +129,7 @@ class Append:
 
     def __init__(
         self,
-        context: RequestContext,
+        context: RequestContext[ProducePlane],
         request: ProduceRequest,
         verdicts: Mapping[TopicPartition, Verdict],
         misfits: Mapping[int, Misfits],
@@ -174,7 +175,9 @@ class Append:
         self.large.append(batch)
         return batch.response
 
-    def walk_large(self, finish: Callable[[], Any]) -> Deferred:
+    def walk_large(
+        self, finish: Callable[[], ProduceResponse | Deferred[ProduceResponse] | None]
+    ) -> Deferred[ProduceResponse]:
         from ottla.broker.large_produce import walked
 
         walks = self._context.broker.walks
@@ -267,7 +270,7 @@ class Append:
         except KafkaError:
             return -1
 
-    def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
+    def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred[ProduceResponse]:
         """acks=all: answer when every append is below its high watermark; late appends get REQUEST_TIMED_OUT."""
         waiting = dict(enumerate(self.uncommitted))
         keys: dict[int, object] = {}
@@ -291,7 +294,7 @@ class Append:
             leave()
             deferred.resolve(response)
 
-        deferred = Deferred(leave)
+        deferred: Deferred[ProduceResponse] = Deferred(leave)
         timer = self._context.broker.timers.call_later(timeout_ms, timed_out)
         for key, (partition, end_offset, _) in list(waiting.items()):
             keys[key] = partition.when_committed(end_offset, partial(committed, key))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.push_telemetry_request import PushTelemetryRequest
 from ottla.protocol.generated.push_telemetry_response import PushTelemetryResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TelemetryPlane
 
-def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+
+def handle(context: RequestContext[TelemetryPlane], request: PushTelemetryRequest) -> PushTelemetryResponse:
     telemetry = context.broker.telemetry
     if telemetry is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.token_requests import tokens_allowed
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import response_class
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import ControlPlane
 
-async def handle(context: RequestContext, request: Any) -> Any:
+
+async def handle(context: RequestContext[ControlPlane], request: Any) -> Any:
     if not tokens_allowed(context):
         response: Any = response_class(request.API_KEY)()
         response.error_code = int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

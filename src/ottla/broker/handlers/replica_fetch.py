@@ -7,6 +7,7 @@ sender must not count as replication.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -19,6 +20,9 @@ from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.replication.partition import Partition
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import DataPlane
+
 LOOK_MS = (10, 40, 150)
 """When a follower's waiting fetch checks whether a high watermark has moved. Kafka has no such check: its followers get
 the high watermark with the next records, or after replica.fetch.wait.max.ms.
@@ -28,7 +32,9 @@ FIRST_EPOCH_VERSION = 15
 """The first version that carries the follower's broker epoch; an older request could come from a dead incarnation."""
 
 
-def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+def handle_replica_fetch(
+    context: RequestContext[DataPlane], request: FetchRequest
+) -> FetchResponse | Deferred[FetchResponse]:
     follower = _follower(context, request)
     fetch_context = open_context(context, request, privileged=True)
     fetch = ReplicaFetch(context, request, fetch_context, follower)
@@ -38,7 +44,7 @@ def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> Fetc
     return ParkedReplicaFetch(fetch, context, request.max_wait_ms).deferred
 
 
-def _follower(context: RequestContext, request: FetchRequest) -> BrokerRegistration:
+def _follower(context: RequestContext[DataPlane], request: FetchRequest) -> BrokerRegistration:
     if context.version < FIRST_EPOCH_VERSION:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     state = request.replica_state
@@ -55,7 +61,7 @@ class ReplicaFetch(Fetch):
 
     def __init__(
         self,
-        context: RequestContext,
+        context: RequestContext[DataPlane],
         request: FetchRequest,
         fetch_context: FetchContext,
         follower: BrokerRegistration,
@@ -134,7 +140,7 @@ class ParkedReplicaFetch(ParkedFetch):
 
     __slots__ = ("_looks", "_max_wait_ms")
 
-    def __init__(self, fetch: Fetch, context: RequestContext, max_wait_ms: int) -> None:
+    def __init__(self, fetch: Fetch, context: RequestContext[DataPlane], max_wait_ms: int) -> None:
         self._max_wait_ms = max_wait_ms
         self._looks = 0
         super().__init__(fetch, context, self._look_ms(0))

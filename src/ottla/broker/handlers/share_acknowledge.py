@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.handlers.share_group_heartbeat import is_member_id, serves_share_groups
@@ -21,16 +23,21 @@ from ottla.protocol.generated.share_acknowledge_response import (
     ShareAcknowledgeTopicResponse,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import SharePlane
+
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Deferred:
+def handle(
+    context: RequestContext[SharePlane], request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Deferred[ShareAcknowledgeResponse]:
     try:
         key = _session_key(context, request)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code)
     answers: list[ShareAcknowledgeResponse] = []
-    waiting: list[Deferred] = []
+    waiting: list[Deferred[ShareAcknowledgeResponse]] = []
 
     def finish(outcome: Outcome) -> None:
         response = _response(context, key.group_id, outcome)
@@ -59,7 +66,7 @@ def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAc
     return waiting[0]
 
 
-def _session_key(context: RequestContext, request: ShareAcknowledgeRequest) -> SessionKey:
+def _session_key(context: RequestContext[SharePlane], request: ShareAcknowledgeRequest) -> SessionKey:
     if not serves_share_groups(context):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None:
@@ -75,7 +82,7 @@ def _session_key(context: RequestContext, request: ShareAcknowledgeRequest) -> S
     return key
 
 
-def _response(context: RequestContext, group_id: str, outcome: Outcome) -> ShareAcknowledgeResponse:
+def _response(context: RequestContext[SharePlane], group_id: str, outcome: Outcome) -> ShareAcknowledgeResponse:
     topics: dict[Uuid, ShareAcknowledgeTopicResponse] = {}
     leaders: set[int] = set()
     for (topic_id, index), error in paced(outcome.items(), 2):

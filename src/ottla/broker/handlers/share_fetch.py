@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.handlers.share_group_heartbeat import is_member_id, serves_share_groups
@@ -24,16 +26,21 @@ from ottla.protocol.generated.share_fetch_response import (
     ShareFetchResponse,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import SharePlane
+
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def is_large(context: RequestContext, request: ShareFetchRequest) -> bool:
+def is_large(context: RequestContext[SharePlane], request: ShareFetchRequest) -> bool:
     """A request of a few bytes may ask for all partitions of its session."""
     key = SessionKey(request.group_id or "", request.member_id or "")
     return context.broker.shares.sessions.size(key) > FEW_PARTITIONS
 
 
-def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | Deferred:
+def handle(
+    context: RequestContext[SharePlane], request: ShareFetchRequest
+) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
     try:
         _validate(context, request)
         session = _session(context, request)
@@ -45,7 +52,7 @@ def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchRes
     return _Exchange(context, request, session).run()
 
 
-def _validate(context: RequestContext, request: ShareFetchRequest) -> None:
+def _validate(context: RequestContext[SharePlane], request: ShareFetchRequest) -> None:
     if not serves_share_groups(context):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None:
@@ -67,7 +74,7 @@ def _validate(context: RequestContext, request: ShareFetchRequest) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "".join(wrong) + "if isRenewAck is true.")
 
 
-def _session(context: RequestContext, request: ShareFetchRequest) -> ShareSession | None:
+def _session(context: RequestContext[SharePlane], request: ShareFetchRequest) -> ShareSession | None:
     """The member's session as the request leaves it; None for its last request."""
     shares = context.broker.shares
     key = SessionKey(request.group_id or "", request.member_id or "")
@@ -96,27 +103,31 @@ def _places(request: ShareFetchRequest) -> list[Place]:
     ]
 
 
-def _answer_later(context: RequestContext, response: ShareFetchResponse, wait_ms: int) -> Deferred:
+def _answer_later(
+    context: RequestContext[SharePlane], response: ShareFetchResponse, wait_ms: int
+) -> Deferred[ShareFetchResponse]:
     """A member that finds no place shall not ask in a loop."""
     timer = context.broker.timers.call_later(max(wait_ms, 0), lambda: deferred.resolve(response))
-    deferred = Deferred(timer.cancel)
+    deferred: Deferred[ShareFetchResponse] = Deferred(timer.cancel)
     return deferred
 
 
 class _Exchange:
     """One request: its acknowledgements and its fetch go side by side, its answer leaves when both are done."""
 
-    def __init__(self, context: RequestContext, request: ShareFetchRequest, session: ShareSession | None) -> None:
+    def __init__(
+        self, context: RequestContext[SharePlane], request: ShareFetchRequest, session: ShareSession | None
+    ) -> None:
         self._context = context
         self._request = request
         self._session = session
-        self._deferred: Deferred | None = None
+        self._deferred: Deferred[ShareFetchResponse] | None = None
         self._response: ShareFetchResponse | None = None
         self._acknowledged: Outcome | None = None
         self._fetched: dict[Place, PartitionData] | None = None
         self._fetch: ShareFetch | None = None
 
-    def run(self) -> ShareFetchResponse | Deferred:
+    def run(self) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
         request, context = self._request, self._context
         rows = {
             (topic.topic_id, each.partition_index): each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -14,8 +15,13 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.share_group_describe_request import ShareGroupDescribeRequest
 from ottla.protocol.generated.share_group_describe_response import DescribedGroup, ShareGroupDescribeResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: ShareGroupDescribeRequest
+) -> ShareGroupDescribeResponse | Deferred[ShareGroupDescribeResponse]:
     if not serves_share_groups(context):
         return ShareGroupDescribeResponse(groups=all_refused(request, DescribedGroup))
     return describe_all(context, request, partial(_ask, context), DescribedGroup, _response, _hide)
@@ -25,13 +31,13 @@ def _response(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
     return ShareGroupDescribeResponse(groups=groups)
 
 
-def _ask(context: RequestContext, group_id: str) -> Callable[[Waiter], None]:
+def _ask(context: RequestContext[GroupPlane], group_id: str) -> Callable[[Waiter], None]:
     if not group_id:
         return lambda waiter: waiter(KafkaError(ErrorCode.INVALID_GROUP_ID))
     return partial(context.broker.groups.share.describe, group_id)
 
 
-def _hide(context: RequestContext, group: DescribedGroup) -> None:
+def _hide(context: RequestContext[GroupPlane], group: DescribedGroup) -> None:
     topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
     if not may_describe(context, topics):
         hide_members(group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -13,10 +14,15 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.generated.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 _LONGEST_MEMBER_ID = 36
 
 
-def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
     if not serves_share_groups(context):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_member_id(request.member_id):
@@ -29,7 +35,7 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Shar
     )
 
 
-def serves_share_groups(context: RequestContext) -> bool:
+def serves_share_groups(context: RequestContext[GroupPlane]) -> bool:
     """The cluster has finalized share.version."""
     return context.broker.image.features.get(SHARE_VERSION, 0) >= 1
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -24,6 +24,9 @@ from ottla.protocol.generated import initialize_share_group_state_response as in
 from ottla.protocol.generated import read_share_group_state_response as read
 from ottla.protocol.generated import read_share_group_state_summary_response as summary
 from ottla.protocol.generated import write_share_group_state_response as write
+
+if TYPE_CHECKING:
+    from ottla.broker.planes import SharePlane
 
 
 class _Kind(NamedTuple):
@@ -70,7 +73,7 @@ _COORDINATOR_ERRORS = frozenset(
 )
 
 
-def handle(context: RequestContext, request: Any) -> Any | Deferred:
+def handle(context: RequestContext[SharePlane], request: Any) -> Any | Deferred[Any]:
     kind = _KINDS[ApiKey(request.API_KEY)]
     response: Any = response_class(request.API_KEY)
     if not request.group_id or not request.topics or not all(topic.partitions for topic in paced(request.topics)):

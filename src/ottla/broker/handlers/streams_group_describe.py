@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -12,8 +13,13 @@ from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.streams_group_describe_request import StreamsGroupDescribeRequest
 from ottla.protocol.generated.streams_group_describe_response import DescribedGroup, StreamsGroupDescribeResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
 
-def handle(context: RequestContext, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | Deferred:
+
+def handle(
+    context: RequestContext[GroupPlane], request: StreamsGroupDescribeRequest
+) -> StreamsGroupDescribeResponse | Deferred[StreamsGroupDescribeResponse]:
     if not serves_streams_protocol(context):
         return StreamsGroupDescribeResponse(groups=all_refused(request, DescribedGroup))
     ask = partial(partial, context.broker.groups.describe_streams_group)
@@ -24,7 +30,7 @@ def _response(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-def _hide(context: RequestContext, group: DescribedGroup) -> None:
+def _hide(context: RequestContext[GroupPlane], group: DescribedGroup) -> None:
     """A group whose topology names a topic which the client may not describe is not shown at all."""
     names: set[str] = set()
     for each in (group.topology.subtopologies or ()) if group.topology is not None else ():

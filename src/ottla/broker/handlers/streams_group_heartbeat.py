@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -21,10 +22,15 @@ from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGrou
 from ottla.protocol.generated.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
 from ottla.security.acls import CLUSTER_NAME
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import GroupPlane
+
 _SHOWN_ERRORS = 3
 
 
-def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | Deferred:
+def handle(
+    context: RequestContext[GroupPlane], request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Deferred[StreamsGroupHeartbeatResponse]:
     if not serves_streams_protocol(context):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     refusal = None if request.topology is None else _refuse_topics(context, request.topology)
@@ -38,13 +44,13 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> St
     )
 
 
-def serves_streams_protocol(context: RequestContext) -> bool:
+def serves_streams_protocol(context: RequestContext[GroupPlane]) -> bool:
     """Whether the cluster has finalized streams.version, and group.coordinator.rebalance.protocols has `streams`."""
     protocols = context.broker.config.group_coordinator_rebalance_protocols
     return context.broker.image.features.get(STREAMS_VERSION, 0) >= 1 and "streams" in protocols
 
 
-def _refuse_topics(context: RequestContext, topology: Topology) -> StreamsGroupHeartbeatResponse | None:
+def _refuse_topics(context: RequestContext[GroupPlane], topology: Topology) -> StreamsGroupHeartbeatResponse | None:
     required = topics_of(topology)
     prohibited = [name for name in paced(required) if name in INTERNAL_TOPICS]
     if prohibited:
@@ -72,7 +78,7 @@ def topics_of(topology: Topology) -> list[str]:
     return list(names)
 
 
-def _answer(context: RequestContext, group_id: str, answer: StreamsAnswer) -> StreamsGroupHeartbeatResponse:
+def _answer(context: RequestContext[GroupPlane], group_id: str, answer: StreamsAnswer) -> StreamsGroupHeartbeatResponse:
     """Create missing internal topics if the client may create them; the response's status lists denied and failed
     topics.
     """

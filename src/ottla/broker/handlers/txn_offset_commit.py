@@ -6,6 +6,7 @@ From v5 on (transactions v2) we add it. The offsets are pending until the transa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -22,6 +23,9 @@ from ottla.protocol.generated.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
+
 _LOAD_IN_PROGRESS_FROM = 2
 _NO_SEQUENCE = -1
 _COORDINATOR_CODES = {
@@ -32,20 +36,22 @@ _COORDINATOR_CODES = {
 """Errors of a verification, in words that every client retries on."""
 
 
-def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Deferred:
+def handle(
+    context: RequestContext[TransactionPlane], request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Deferred[TxnOffsetCommitResponse]:
     return _Commit(context, request).start()
 
 
 class _Commit:
-    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
+    def __init__(self, context: RequestContext[TransactionPlane], request: TxnOffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self._refused: list[TxnOffsetCommitResponseTopic] = []
         self._topic_ids: dict[str, Uuid] = {}
-        self._deferred: Deferred | None = None
+        self._deferred: Deferred[TxnOffsetCommitResponse] | None = None
         self._response: TxnOffsetCommitResponse | None = None
 
-    def start(self) -> TxnOffsetCommitResponse | Deferred:
+    def start(self) -> TxnOffsetCommitResponse | Deferred[TxnOffsetCommitResponse]:
         self._request.topics = self._existing()
         if not self._request.topics:
             return TxnOffsetCommitResponse(topics=self._refused)

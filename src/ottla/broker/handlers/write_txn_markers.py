@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -19,10 +20,15 @@ from ottla.protocol.generated.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.planes import TransactionPlane
+
 _PART = 50
 
 
-def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
+def handle(
+    context: RequestContext[TransactionPlane], request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Deferred[WriteTxnMarkersResponse]:
     if any(_cannot_be_built(context, marker) for marker in paced(request.markers)):
         return _refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     work = _Work(sum(len(_partitions(marker)) for marker in paced(request.markers)))
@@ -52,7 +58,7 @@ def _parts(partitions: set[TopicPartition]) -> list[set[TopicPartition]]:
     return [set(ordered[at : at + _PART]) for at in range(0, len(ordered), _PART)]
 
 
-def _cannot_be_built(context: RequestContext, marker: WritableTxnMarker) -> bool:
+def _cannot_be_built(context: RequestContext[TransactionPlane], marker: WritableTxnMarker) -> bool:
     """A marker without a producer, when it is for a partition that is here."""
     if marker.producer_id != NO_PRODUCER_ID and marker.producer_epoch != NO_PRODUCER_EPOCH:
         return False
@@ -72,7 +78,7 @@ class _Work:
 
     def __init__(self, expected: int) -> None:
         self._missing = expected
-        self._deferred: Deferred | None = None
+        self._deferred: Deferred[WriteTxnMarkersResponse] | None = None
         self.codes: dict[ProducerId, dict[TopicPartition, ErrorCode]] = {}
 
     def taker(self, codes: dict[TopicPartition, ErrorCode]) -> _Taker:
@@ -83,7 +89,7 @@ class _Work:
         if self._missing == 0 and self._deferred is not None:
             self._deferred.resolve(self._response())
 
-    def answer(self) -> WriteTxnMarkersResponse | Deferred:
+    def answer(self) -> WriteTxnMarkersResponse | Deferred[WriteTxnMarkersResponse]:
         if self._missing == 0:
             return self._response()
         self._deferred = Deferred()

@@ -16,6 +16,7 @@ from ottla.model.ids import Uuid
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.metrics import BrokerMetrics
+    from ottla.broker.planes import SharePlane
 
 Place = tuple[Uuid, int]
 
@@ -36,7 +37,7 @@ class WireBatch(Protocol):
 
 
 def acknowledge(
-    context: RequestContext,
+    context: RequestContext[SharePlane],
     group_id: str,
     member_id: str,
     acknowledgements: Mapping[Place, Sequence[WireBatch]],
@@ -84,7 +85,7 @@ def acknowledge(
 
 
 def _count(
-    context: RequestContext,
+    context: RequestContext[SharePlane],
     metrics: BrokerMetrics,
     acknowledgements: Mapping[Place, Sequence[WireBatch]],
     done: Callable[[Outcome], None],
@@ -103,7 +104,7 @@ def _count(
 
 
 def _checked_at(
-    context: RequestContext, place: Place, batches: Sequence[WireBatch], *, is_renew: bool
+    context: RequestContext[SharePlane], place: Place, batches: Sequence[WireBatch], *, is_renew: bool
 ) -> list[Acknowledgement]:
     topic = context.broker.image.topics_by_id.get(place[0])
     if topic is None:

@@ -20,7 +20,7 @@ from ottla.protocol.generated.share_fetch_request import ShareFetchRequest
 from ottla.protocol.generated.share_fetch_response import AcquiredRecords, PartitionData
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import SharePlane
     from ottla.broker.share.partition import SharePartition
     from ottla.env.seams import Timer
     from ottla.log.results import LogSlice
@@ -50,7 +50,7 @@ class ShareFetch:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: SharePlane,
         request: ShareFetchRequest,
         places: list[Place],
         done: Callable[[dict[Place, PartitionData]], None],

@@ -10,14 +10,14 @@ from ottla.metadata.image import RESOURCE_GROUP
 from ottla.replication.partition import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import NodePlane
     from ottla.replication.partition import Partition
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?", re.IGNORECASE)
 _BY_DURATION = "by_duration:"
 
 
-def limits(broker: Broker, group_id: str) -> InFlightLimits:
+def limits(broker: NodePlane, group_id: str) -> InFlightLimits:
     return InFlightLimits(
         _bounded(broker, group_id, "delivery_count_limit"),
         _bounded(broker, group_id, "partition_max_record_locks"),
@@ -25,16 +25,16 @@ def limits(broker: Broker, group_id: str) -> InFlightLimits:
     )
 
 
-def record_lock_duration_ms(broker: Broker, group_id: str) -> int:
+def record_lock_duration_ms(broker: NodePlane, group_id: str) -> int:
     return _bounded(broker, group_id, "record_lock_duration_ms")
 
 
-def isolation_level(broker: Broker, group_id: str) -> int:
+def isolation_level(broker: NodePlane, group_id: str) -> int:
     committed = _own(broker, group_id, "isolation.level", "read_uncommitted").strip().lower() == "read_committed"
     return READ_COMMITTED if committed else READ_UNCOMMITTED
 
 
-def first_offset(broker: Broker, group_id: str, partition: Partition) -> int:
+def first_offset(broker: NodePlane, group_id: str, partition: Partition) -> int:
     """Where the group begins on a partition that it has not read."""
     reset = _own(broker, group_id, "auto.offset.reset", "latest").strip().lower()
     if reset == "earliest":
@@ -47,11 +47,11 @@ def first_offset(broker: Broker, group_id: str, partition: Partition) -> int:
     return partition.high_watermark
 
 
-def _own(broker: Broker, group_id: str, name: str, default: str) -> str:
+def _own(broker: NodePlane, group_id: str, name: str, default: str) -> str:
     return broker.image.configs.get((RESOURCE_GROUP, group_id), {}).get(f"share.{name}", default)
 
 
-def _bounded(broker: Broker, group_id: str, attribute: str) -> int:
+def _bounded(broker: NodePlane, group_id: str, attribute: str) -> int:
     config = broker.config
     text = _own(broker, group_id, attribute.replace("_", "."), "")
     if not text:

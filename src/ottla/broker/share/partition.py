@@ -19,7 +19,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated import write_share_group_state_request as write
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import SharePlane
     from ottla.broker.share.persister import BrokerSharePersister
     from ottla.env.seams import Timer
     from ottla.replication.partition import Partition
@@ -49,7 +49,7 @@ class _Write(NamedTuple):
 class SharePartition:
     def __init__(
         self,
-        broker: Broker,
+        broker: SharePlane,
         key: SharePartitionKey,
         partition: Partition,
         persister: BrokerSharePersister,

@@ -25,7 +25,7 @@ from ottla.protocol.generated import read_share_group_state_summary_request as s
 from ottla.protocol.generated import write_share_group_state_request as write
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.planes import SharePlane
     from ottla.coordinator.share.coordinator import ShareCoordinator
 
 log = get_logger(__name__)
@@ -53,7 +53,7 @@ class _Question(NamedTuple):
 
 
 class BrokerSharePersister:
-    def __init__(self, broker: Broker, coordinator: ShareCoordinator) -> None:
+    def __init__(self, broker: SharePlane, coordinator: ShareCoordinator) -> None:
         self._broker = broker
         self._coordinator = coordinator
         self._creating: asyncio.Task[None] | None = None

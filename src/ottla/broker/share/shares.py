@@ -18,12 +18,12 @@ from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.connection import Connection
+    from ottla.broker.planes import SharePlane
 
 
 class Shares:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: SharePlane) -> None:
         self._broker = broker
         settings = ShareCoordinatorSettings.from_config(broker.config)
         self.coordinator = ShareCoordinator(settings, broker.clock, broker.timers, broker.replicas)
