@@ -46,6 +46,7 @@ from ottla.protocol.generated.assign_replicas_to_dirs_request import (
 )
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest, Feature
+from ottla.protocol.generated.controller_registration_request import ControllerRegistrationRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest
@@ -253,6 +254,9 @@ def test_registrations_that_cannot_be(cluster: Cluster) -> None:
         return int(cluster.ask(request).error_code)
 
     assert tried(cluster_id="other") == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert [tried(broker_id=broker_id) for broker_id in (-1, -5)] == [ErrorCode.INVALID_REGISTRATION] * 2
+    controller = ControllerRegistrationRequest(controller_id=-1, incarnation_id=Uuid(b"9" * 16))
+    assert cluster.ask(controller).error_code == ErrorCode.INVALID_REGISTRATION
     assert tried(log_dirs=[]) == ErrorCode.INVALID_REGISTRATION
     assert tried(log_dirs=[Uuid(bytes(15) + b"\x05")]) == ErrorCode.INVALID_REGISTRATION
     assert tried(log_dirs=[directory(9)] * 2) == ErrorCode.INVALID_REGISTRATION

@@ -1,7 +1,8 @@
 """Mutated requests against a running server: `python -m tests.robustness.fuzz --frames 1000000`.
 
 The seeds are valid frames: recorded from real clients (tests/protocol/golden), made of every API's classes, and built
-for a topic that exists, so that mutations get past the first check. A frame counts when it was sent on an open
+for a topic that exists, so that mutations get past the first check. One frame in ten goes to the controller's listener,
+where the seeds are requests of nodes that lie (tests/robustness/node_requests.py). A frame counts when it was sent on an open
 connection and was answered, refused by closing, or left waiting (a long poll) for a moment.
 """
 
@@ -17,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from ottla.broker.apis import BROKER_APIS
+from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.protocol.api import api, request_class
 from ottla.protocol.generated.delete_records_request import (
     DeleteRecordsPartition,
@@ -30,8 +31,9 @@ from ottla.protocol.generated.produce_request import PartitionProduceData, Produ
 from ottla.protocol.records import SimpleRecord, build_batch
 from tests.protocol.message_values import random_message
 from tests.protocol.mutations import mutated
+from tests.robustness.node_requests import NODE_APIS, Facts, plausible
 from tests.robustness.ping import Pinger
-from tests.robustness.server_process import ROOT, ServerProcess
+from tests.robustness.server_process import CLUSTER_ID, ROOT, ServerProcess
 from tests.robustness.wire import create_topic, encoded, metadata, produce
 from tests.support.frames import RawConnection
 
@@ -42,6 +44,21 @@ LASTING = {19: 200, 37: 100, 8: 5000, 11: 3000, 20: 2000, 33: 2000, 44: 2000}
 partitions, groups, members, settings), and memory is to show what bad input costs, not good."""
 
 PROPERTIES = {"auto.create.topics.enable": "false", "connections.max.idle.ms": "600000"}
+
+
+def controller_seeds() -> dict[int, list[bytes]]:
+    """Payloads for the controller's listener. Epochs stay small: a frame that raises the epoch costs an election."""
+    random = Random(12)
+    payloads: dict[int, list[bytes]] = {key: [] for key in CONTROLLER_APIS}
+    facts = Facts(cluster_id=CLUSTER_ID, epoch=1, end_offset=10, node_ids=(1,), largest_epoch=2)
+    for key, seeded in payloads.items():
+        cls = request_class(key)
+        for version in range(api(key).min_version, api(key).max_version + 1):
+            if key in NODE_APIS:
+                seeded += [encoded(plausible(random, cls, version, facts), version)[4:] for _ in range(8)]
+            else:
+                seeded.append(encoded(random_message(random, cls, version, nulls=False), version)[4:])
+    return payloads
 
 
 def seeds(topic_id: bytes) -> dict[int, list[bytes]]:
@@ -89,33 +106,34 @@ def _on_the_topic(topic_id: bytes):
 class Frames:
     """Seeded damage: the payload, and now and then the length in front of it."""
 
-    def __init__(self, found: dict[int, list[bytes]], count: int, seed: int) -> None:
+    def __init__(self, topic_id: bytes, count: int, seed: int) -> None:
         self._random = Random(seed)
-        self._seeds = found
-        self._keys = sorted(found)
+        self._for_brokers = seeds(topic_id)
+        self._for_controllers = controller_seeds()
         self._left = dict(LASTING)
         self.remaining = count
 
-    def take(self) -> bytes | None:
+    def take(self, *, controller: bool) -> bytes | None:
+        """A frame for a broker's listener or for the controller's; None at the end."""
         if self.remaining <= 0:
             return None
         self.remaining -= 1
         random = self._random
-        payload = mutated(random, self._seed())
+        payload = mutated(random, self._seed(self._for_controllers if controller else self._for_brokers))
         size = len(payload)
         if random.random() < 0.02:
             size = random.choice([0, -1, size - 1, size + 1, 2**31 - 1, -(2**31), 104857600, 104857601, size * 2])
         return struct.pack(">i", size) + payload
 
-    def _seed(self) -> bytes:
+    def _seed(self, payloads: dict[int, list[bytes]]) -> bytes:
         while True:
-            key = self._random.choice(self._keys)
+            key = self._random.choice(sorted(payloads))
             left = self._left.get(key, 1)
             if left > 0:
                 self._left[key] = left - 1 if key in self._left else 1
                 if key not in LASTING:
                     del self._left[key]
-                return self._random.choice(self._seeds[key])
+                return self._random.choice(payloads[key])
 
 
 class Worker(asyncio.Protocol):
@@ -126,6 +144,8 @@ class Worker(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._buffer = bytearray()
+        self.controller = False
+        """Whether the present connection is one to the controller's listener."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -134,7 +154,7 @@ class Worker(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
-        frame = self._fuzz.frames.take()
+        frame = self._fuzz.frames.take(controller=self.controller)
         assert self._transport is not None
         if frame is None:
             self._transport.abort()
@@ -173,6 +193,7 @@ class Fuzz:
         self.frames = frames
         self.outcomes: Counter[str] = Counter()
         self._ports = itertools.cycle([server.port] * 9 + [server.controller_port])
+        self._controller_port = server.controller_port
         self._workers = workers
         self._tasks: set[asyncio.Task[None]] = set()
         self.loop: asyncio.AbstractEventLoop
@@ -200,8 +221,10 @@ class Fuzz:
         task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, worker: Worker) -> None:
+        port = next(self._ports)
+        worker.controller = port == self._controller_port
         try:
-            await self.loop.create_connection(lambda: worker, "127.0.0.1", next(self._ports))
+            await self.loop.create_connection(lambda: worker, "127.0.0.1", port)
         except OSError as error:
             if not self._done.done():
                 self._done.set_exception(error)
@@ -219,11 +242,11 @@ def prepare(server: ServerProcess) -> bytes:
 def run(server: ServerProcess, count: int, seed: int) -> str:
     """Send `count` mutated frames to a fresh server; the figures."""
     topic_id = prepare(server)
-    Fuzz(server, Frames(seeds(topic_id), min(2000, count), seed + 1)).run()  # handlers and buffers are loaded now
+    Fuzz(server, Frames(topic_id, min(2000, count), seed + 1)).run()  # handlers and buffers are loaded now
     before = server.rss_bytes()
     started = time.monotonic()
     with Pinger(server.port, server.pid) as pinger:
-        outcomes = Fuzz(server, Frames(seeds(topic_id), count, seed)).run()
+        outcomes = Fuzz(server, Frames(topic_id, count, seed)).run()
     seconds = time.monotonic() - started
     grown = (server.rss_bytes() - before) / 2**20
     server.assert_no_traceback()

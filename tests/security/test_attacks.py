@@ -143,6 +143,15 @@ def test_a_token_is_for_a_user_or_for_nobody(broker: Broker) -> None:
     assert (decided.response.error_code, decided.records) == (INVALID_TYPE, [])  # an older broker asked
 
 
+def test_before_the_acls_are_loaded_only_super_users_have_access() -> None:
+    """allow.everyone.if.no.acl.found speaks of the loaded table: as in Apache Kafka, an unloaded table allows nothing."""
+    authorizer = Authorizer(super_users="User:admin", allow_if_no_acl=True)
+    assert authorizer.allowed("User:admin", "::1", CREATE_TOKENS, USER, "User:x")
+    assert not authorizer.allowed("User:eve", "::1", CREATE_TOKENS, USER, "User:x")
+    authorizer.replace([])
+    assert authorizer.allowed("User:eve", "::1", CREATE_TOKENS, USER, "User:x")
+
+
 @pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1", "0000:0000::0001"])
 def test_a_rule_for_an_ipv6_address_holds_in_every_spelling(written: str) -> None:
     """Apache Kafka compares with Java's spelling, 0:0:0:0:0:0:0:1; a socket of Python has ::1."""

@@ -6,10 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ottla.broker.departed import Departed
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 from ottla.model.ids import ZERO_UUID
+from ottla.runtime.node_client import reachable
 from ottla.server.departures import Departures
 
 
@@ -62,3 +65,9 @@ def test_a_fenced_broker_stays_listed_for_a_moment() -> None:
     assert departed.listed(gone, 5_999.0)
     assert not departed.listed(gone, 6_000.0)
     assert departed.listed(seen(fenced=False, now_ms=9_000.0), 9_000.0)
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "x\0y", "a..b", ""])
+def test_a_host_that_is_no_name_proves_nothing(host: str) -> None:
+    """A broker may register any text as its host: the check of such a broker ended in a traceback."""
+    assert asyncio.run(reachable(host, 1, 2_000)) in (True, False)

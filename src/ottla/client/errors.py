@@ -81,7 +81,4 @@ def check(code: int, message: str | None = None) -> None:
 
 
 def error_of(code: int, message: str | None = None) -> KafkaError:
-    try:
-        return KafkaError(ErrorCode(code), message)
-    except ValueError:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    return KafkaError(ErrorCode(code), message)

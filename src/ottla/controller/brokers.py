@@ -54,6 +54,10 @@ def register_broker(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
         )
+    if request.broker_id < 0:
+        raise _invalid_registration(
+            f"{request.broker_id} is not a node id: in the metadata, -1 means that no broker leads"
+        )
     existing = state.image.brokers.get(request.broker_id)
     _check_incarnation(state, request, existing)
     _check_directories(state, request)
@@ -280,6 +284,8 @@ def register_controller(
     state: ControllerState, request: ControllerRegistrationRequest, _context: RequestContext
 ) -> Decision[Message, ControllerRegistrationResponse]:
     del state
+    if request.controller_id < 0:
+        raise _invalid_registration(f"{request.controller_id} is not a node id")
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

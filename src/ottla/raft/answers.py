@@ -23,6 +23,13 @@ def wrong_voter(replica: Replica, voter_id: NodeId, directory_id: Uuid) -> bool:
     return voter_id >= 0 and not ReplicaKey(voter_id, directory_id).matches(replica.key)
 
 
+def unusable_leader(replica: Replica, leader_id: NodeId, epoch: int) -> bool:
+    """Whether a request names a leader that this replica cannot follow: no node id, an epoch out of reach, or a second
+    leader of an epoch that has one.
+    """
+    return leader_id < 0 or replica.out_of_reach(epoch) or replica.contradicts(epoch, leader_id)
+
+
 def metadata_partition(request: Any) -> Any | None:
     """The single partition of a quorum request; None when the request names a different partition or several."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:

@@ -5,17 +5,25 @@ These records are in batches with the control bit. The metadata layer never rece
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, Offset
 from ottla.protocol.generated.k_raft_version_record import KRaftVersionRecord
 from ottla.protocol.generated.leader_change_message import LeaderChangeMessage, Voter
 from ottla.protocol.generated.snapshot_footer_record import SnapshotFooterRecord
 from ottla.protocol.generated.snapshot_header_record import SnapshotHeaderRecord
 from ottla.protocol.generated.voters_record import VotersRecord
 from ottla.protocol.primitives import Message
-from ottla.protocol.records import ControlType, Record, SimpleRecord, build_batch, control_key, parse_control_key
+from ottla.protocol.records import (
+    ControlType,
+    Record,
+    SimpleRecord,
+    build_batch,
+    control_key,
+    iterate_records,
+    parse_control_key,
+)
 from ottla.raft.voters import VoterSet
 
 _TYPES: dict[type[Message], ControlType] = {
@@ -41,6 +49,14 @@ def decode_control(record: Record) -> Message | None:
         return None
     message, _ = record_class.decode(record.value or b"", 0, 0)
     return message
+
+
+def control_messages(batch: bytes | bytearray | memoryview) -> Iterator[tuple[Offset, Message]]:
+    """The control records of a batch that this release supports, with their offsets."""
+    for record in iterate_records(batch):
+        message = decode_control(record)
+        if message is not None:
+            yield record.offset, message
 
 
 def leader_change(leader_id: NodeId, voters: Iterable[NodeId], granting: Iterable[NodeId]) -> LeaderChangeMessage:

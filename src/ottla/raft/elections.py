@@ -22,6 +22,7 @@ from ottla.raft.answers import (
     known_leader,
     leader_endpoints,
     metadata_partition,
+    unusable_leader,
     wrong_cluster,
     wrong_voter,
 )
@@ -306,6 +307,8 @@ class Elections:
         highest = partition.replica_epoch if pre_vote else partition.replica_epoch - 1
         if partition.last_offset < 0 or not 0 <= partition.last_offset_epoch <= highest or partition.replica_id < 0:
             return ErrorCode.INVALID_REQUEST, False
+        if replica.out_of_reach(partition.replica_epoch):
+            return ErrorCode.INVALID_REQUEST, False
         if partition.replica_epoch < replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH, False
         if partition.replica_epoch > replica.epoch:
@@ -332,6 +335,8 @@ class Elections:
             code = ErrorCode.INVALID_VOTER_KEY
         elif partition.leader_epoch < replica.epoch:
             code = ErrorCode.FENCED_LEADER_EPOCH
+        elif unusable_leader(replica, partition.leader_id, partition.leader_epoch):
+            code = ErrorCode.INVALID_REQUEST
         else:
             endpoint = next(iter(request.leader_endpoints), None)
             leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
@@ -355,6 +360,8 @@ class Elections:
         code = ErrorCode.NONE
         if partition.leader_epoch < replica.epoch:
             code = ErrorCode.FENCED_LEADER_EPOCH
+        elif unusable_leader(replica, partition.leader_id, partition.leader_epoch):
+            code = ErrorCode.INVALID_REQUEST
         else:
             endpoint = next(iter(request.leader_endpoints), None)
             leader = None if endpoint is None else Address(endpoint.host, endpoint.port)

@@ -5,10 +5,13 @@ The last record of the log counts, committed or not: a voter set is in force as 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ottla.model.ids import Offset
 from ottla.protocol.generated.k_raft_version_record import KRaftVersionRecord
 from ottla.protocol.generated.voters_record import VotersRecord
-from ottla.protocol.records import iterate_records
-from ottla.raft.control import decode_control
+from ottla.protocol.primitives import Message
+from ottla.raft.control import control_messages
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, Snapshot, SnapshotId
 from ottla.raft.voters import VoterSet
 
@@ -57,13 +60,16 @@ class QuorumHistory:
 
     def load_batch(self, data: bytes | bytearray | memoryview) -> bool:
         """A control batch was appended. Returns whether it changed the voters."""
+        return self.load(control_messages(data))
+
+    def load(self, messages: Iterable[tuple[Offset, Message]]) -> bool:
+        """Control records were appended. Returns whether they changed the voters."""
         changed = False
-        for record in iterate_records(data):
-            message = decode_control(record)
+        for offset, message in messages:
             if isinstance(message, KRaftVersionRecord):
-                self._versions.append((record.offset, message.k_raft_version))
+                self._versions.append((offset, message.k_raft_version))
             elif isinstance(message, VotersRecord):
-                self._voters.append((record.offset, VoterSet.from_record(message)))
+                self._voters.append((offset, VoterSet.from_record(message)))
                 changed = True
         return changed
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource, Storage
-from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId
-from ottla.protocol.primitives import Message
+from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId, Offset
+from ottla.protocol.primitives import DecodeError, Message
 from ottla.protocol.records import crc_matches, iterate_batches
 from ottla.raft.config import Address, RaftConfig
-from ottla.raft.control import control_batch
+from ottla.raft.control import control_batch, control_messages
 from ottla.raft.errors import RaftError
 from ottla.raft.history import QuorumHistory
 from ottla.raft.metadata_log import MetadataLog
@@ -28,6 +28,10 @@ from ottla.raft.transitions import RoleEvent, check_transition
 from ottla.raft.voters import ReplicaKey, VoterSet
 
 log = get_logger(__name__)
+
+_LARGE_EPOCH = 1 << 30
+"""An election each second would take 34 years to get here."""
+_EPOCH_JUMP = 1 << 20
 
 
 class Replica:
@@ -163,6 +167,9 @@ class Replica:
         role = self.role
         if leader_id == self.key.id and not self.config.controller:
             self.id_taken = True  # this broker never stands for election: a second node has its id
+        if self.out_of_reach(epoch):
+            log.error("quorum.epoch_out_of_reach", epoch=epoch, own_epoch=role.epoch)
+            return False
         leader = leader or self.address_of(leader_id)
         leader_reachable = leader_id not in (NO_NODE, self.key.id) and leader is not None
         if epoch > role.epoch:
@@ -173,14 +180,28 @@ class Replica:
             return True
         if epoch < role.epoch or not leader_reachable or leader is None or isinstance(role, Leader | Resigned):
             return False
-        if role.leader_id not in (NO_NODE, leader_id):
-            raise RaftError(f"epoch {epoch} has two leaders, {role.leader_id} and {leader_id}")
+        if self.contradicts(epoch, leader_id):
+            log.error("quorum.second_leader", epoch=epoch, leader=role.leader_id, second=leader_id)
+            return False
         if isinstance(role, Follower) or (isinstance(role, Observer) and role.leader is not None):
             return False
         if isinstance(role, Prospective) and role.leader_id == leader_id:
             return False  # this leader is silent; the responses to the pre-vote decide
         self.become_follower(epoch, leader_id, leader, RoleEvent.LEADER_DISCOVERED)
         return True
+
+    def out_of_reach(self, epoch: int) -> bool:
+        """Whether no election can have reached this epoch. A replica that adopted the largest int32 could never elect a
+        leader again, not even after a restart.
+        """
+        return epoch > max(self.epoch, _LARGE_EPOCH) + _EPOCH_JUMP
+
+    def contradicts(self, epoch: int, leader_id: NodeId) -> bool:
+        """Whether a message names a second leader for this replica's epoch. The replica keeps the first leader and does
+        not stop: the message is the peer's, and a file with the first leader would stop every restart too.
+        """
+        role = self.role
+        return epoch == role.epoch and leader_id != NO_NODE and role.leader_id not in (NO_NODE, leader_id)
 
     def adjust_to_voters(self) -> None:
         """The voter set has changed: a follower that left the set becomes an observer, an observer in the set a voter."""
@@ -215,9 +236,10 @@ class Replica:
             if not self.last_epoch <= header.leader_epoch <= self.epoch:
                 raise RaftError(f"a batch of epoch {header.leader_epoch} cannot follow epoch {self.last_epoch}")
             batch = bytes(view[position : position + header.size])
+            control = _control_messages(batch) if header.is_control else []
             self.log.append(batch)
             self.snapshots.add_new_bytes(header.size, self.clock.time_ms())
-            if header.is_control and self.history.load_batch(batch):
+            if self.history.load(control):
                 self.adjust_to_voters()
             appended_bytes += header.size
         return appended_bytes
@@ -251,3 +273,11 @@ class Replica:
         self.outbox.append(outbound)
         self.in_flight.add(outbound)
         return outbound
+
+
+def _control_messages(batch: bytes) -> list[tuple[Offset, Message]]:
+    """Read before the batch is appended: a start could not read the log with a damaged control record either."""
+    try:
+        return list(control_messages(batch))
+    except DecodeError as error:
+        raise RaftError(f"the leader sent a damaged control record: {error}") from error

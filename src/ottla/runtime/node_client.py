@@ -252,15 +252,15 @@ class _Wire(asyncio.Protocol):
 
 
 async def reachable(host: str, port: int, timeout_ms: float) -> bool:
-    """Whether something accepts connections there. Only a refusal is certain; silence, an unknown name or a network that
-    is away count as reachable.
+    """Whether something accepts connections there. Only a refusal is certain; silence, an unknown name, a host that is no
+    name (ValueError) or a network that is away count as reachable.
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             _, writer = await asyncio.open_connection(host, port)
     except ConnectionRefusedError:
         return False
-    except OSError:
+    except (OSError, ValueError):
         return True
     writer.close()
     with contextlib.suppress(OSError):

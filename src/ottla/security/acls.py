@@ -2,7 +2,8 @@
 
 Deny overrides allow. READ, WRITE, DELETE and ALTER also allow DESCRIBE, and ALTER_CONFIGS also allows
 DESCRIBE_CONFIGS; a deny implies nothing else. A resource without any ACL is closed, or open with
-`allow.everyone.if.no.acl.found`. Answers are cached until an ACL changes: a request that was allowed before costs one
+`allow.everyone.if.no.acl.found`. Before the ACLs are loaded, only super users have access: an empty table means nothing
+then. Answers are cached until an ACL changes: a request that was allowed before costs one
 look-up in a dict.
 """
 
@@ -123,6 +124,8 @@ class Authorizer:
         self._super_users = frozenset(part.strip() for part in super_users.split(";") if part.strip())
         self._allow_if_no_acl = allow_if_no_acl
         self.table = AclTable(())
+        self.loaded = False
+        """Whether `table` is that of the metadata, even if it has no ACL."""
         self._known: dict[tuple[str, str, int, int, str], bool] = {}
 
     def configure(self, *, super_users: str, allow_if_no_acl: bool) -> None:
@@ -132,6 +135,7 @@ class Authorizer:
 
     def replace(self, acls: Iterable[Acl]) -> None:
         self.table = AclTable(acls)
+        self.loaded = True
         self._known.clear()
 
     def allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
@@ -146,7 +150,7 @@ class Authorizer:
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         acls = self.table.of_resource(resource_type, name)
         if not acls:
-            return self._allow_if_no_acl
+            return self.loaded and self._allow_if_no_acl
         allowed = False
         for acl in acls:
             if not _concerns(acl, principal, host):

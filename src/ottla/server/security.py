@@ -107,7 +107,7 @@ class NodeSecurity:
                     security.sasl = changed
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if self.authorizer is not None and (delta.reloaded or delta.acls):
+        if self.authorizer is not None and (delta.reloaded or delta.acls or not self.authorizer.loaded):
             from ottla.security.acls import Acl
 
             self.authorizer.replace(Acl.of(record) for record in image.acls.values())
