@@ -29,6 +29,8 @@ HOSTS = WebHosts(("registry.example", ".cluster.local"))
         ("localhost.evil.example", False),
         ("", False),
         ("[evil.example]", False),
+        ("[::1]evil.example", False),
+        ("127.0.0.1%evil.example", False),
     ],
 )
 def test_names_that_are_ours(host: str, known: bool) -> None:

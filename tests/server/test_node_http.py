@@ -186,6 +186,16 @@ def test_foreign_names_are_refused() -> None:
         assert ask(address, "/healthz", host="rebound.example")[0] == 200
 
 
+@pytest.mark.parametrize("line", [b"Host : rebound.example", b" Host: rebound.example", b"Host", b": x", b"H\xe9: x"])
+def test_malformed_header_lines_are_refused(line: bytes) -> None:
+    address = ("127.0.0.1", free_port())
+    with Broker(properties={"ottla.http.listener": f"{address[0]}:{address[1]}"}):
+        for version, status in ((b"HTTP/1.1", b" 400 "), (b"HTTP/1.1x", b" 400 ")):
+            with socket.create_connection(address, 60) as peer:
+                peer.sendall(b"GET /metrics " + version + b"\r\n" + line + b"\r\n\r\n")
+                assert status in peer.recv(200)
+
+
 def test_a_users_file_that_is_none_is_named_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "users").write_text("carol:viewer\n")
     own = {"ottla.http.listener": f"127.0.0.1:{free_port()}", "ottla.http.users.file": str(tmp_path / "users")}

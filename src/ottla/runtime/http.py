@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
@@ -30,6 +31,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without a login: health checks have none, and these paths return only yes or no."""
 _MAX_REQUEST = 8 * 1024
 _ACCEPT_PAUSE_S = 0.2
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (RFC 9110, 5.6.2)."""
 _REASONS = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     421: "Misdirected Request", 429: "Too Many Requests", 503: "Service Unavailable",
@@ -190,11 +193,13 @@ class HttpServer:
 def _parse(head: bytes) -> _Request | HttpAnswer:
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     parts = first.split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+    if len(parts) != 3 or parts[2] not in ("HTTP/1.0", "HTTP/1.1"):
         return HttpAnswer("not HTTP\n", status=400)
     headers: dict[str, str] = {}
     for line in lines:
-        name, _, value = line.partition(":")
+        name, colon, value = line.partition(":")
+        if not (colon and _HEADER_NAME.fullmatch(name)):  # `Host : name` would pass as a request without a Host
+            return HttpAnswer("a header line is malformed\n", status=400)
         if name.lower() == "host" and "host" in headers:
             return HttpAnswer("two Host headers\n", status=400)
         headers[name.lower()] = value.strip()

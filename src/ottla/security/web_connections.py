@@ -7,18 +7,26 @@ answered stays open.
 
 TLS starts here too, after the connection was counted: uvicorn sees a connection only when its handshake is done, and
 waits a minute for that.
+
+A malformed request (`web_requests.py` has more rules than h11) gets one answer or none, ends its connection, and is
+logged in one line of a limited number. The servers offer no upgrade, so `Upgrade` is ignored (RFC 9110, 7.8).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from ottla.env.logging import get_logger
+
 if TYPE_CHECKING:
     import ssl
+
+log = get_logger(__name__)
 
 MAX_CONNECTIONS = 500
 HEAD_S = 10.0
@@ -34,7 +42,13 @@ def bounded_protocol(
     """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`). With
     `tls` the server uses HTTPS, and uvicorn itself has no certificate.
     """
+    import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    from ottla.security.web_requests import StrictConnection
+
+    errors = logging.getLogger("uvicorn.error.connections")
+    errors.setLevel(logging.ERROR)  # uvicorn's warnings are caused by peers, and have no limit
 
     waiting: dict[Bounded | Handshake, None] = {}
     """Connections that wait for their peer, the oldest first."""
@@ -51,6 +65,11 @@ def bounded_protocol(
         _since = 0.0
         _timer: asyncio.TimerHandle | None = None
         handshake: Handshake | None = None
+
+        def __init__(self, **uvicorns: Any) -> None:
+            super().__init__(**uvicorns)
+            self.logger = errors
+            self.conn = StrictConnection(h11.SERVER)
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -75,6 +94,18 @@ def bounded_protocol(
         def handle_events(self) -> None:
             super().handle_events()
             self._look()
+
+        def send_400_response(self, msg: str) -> None:
+            """Answers a malformed request once. The application's own answer, begun or not, ends with the connection."""
+            log.warning("request.malformed", peer="" if self.client is None else self.client[0])
+            cycle: Any = self.cycle
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                super().send_400_response(msg)
+            else:
+                self.transport.close()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()

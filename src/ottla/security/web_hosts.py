@@ -78,18 +78,19 @@ def _bare(host: str) -> str:
     """Without port, brackets and the dot of the root, in lower case."""
     name = host.strip().lower()
     if name.startswith("["):
-        return name[1:].partition("]")[0]
+        address, _, port = name[1:].partition("]")
+        return address if port == "" or port.startswith(":") else name
     if name.count(":") == 1:
         name = name.partition(":")[0]
     return name.rstrip(".") if name != "." else name
 
 
 def _is_address(name: str) -> bool:
+    address, zone, _ = name.partition("%")
     try:
-        ipaddress.ip_address(name.partition("%")[0])
+        return ipaddress.ip_address(address).version == 6 or not zone  # noqa: PLR2004 - only IPv6 has zones
     except ValueError:
         return False
-    return True
 
 
 def _is_foreign(headers: Mapping[str, str], *, null_is_ours: bool) -> bool:
