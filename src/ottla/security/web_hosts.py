@@ -88,7 +88,7 @@ def _bare(host: str) -> str:
 def _is_address(name: str) -> bool:
     address, zone, _ = name.partition("%")
     try:
-        return ipaddress.ip_address(address).version == 6 or not zone  # noqa: PLR2004 - only IPv6 has zones
+        return ipaddress.ip_address(address).version == 6 or not zone  # only IPv6 has zones
     except ValueError:
         return False
 
