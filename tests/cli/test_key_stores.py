@@ -16,7 +16,7 @@ from ottla.client.errors import BadSettings
 from ottla.client.librdkafka import security_settings
 from ottla.client.settings import client_settings
 from ottla.client.tls import tls_context
-from ottla.security.key_stores import load_key_store
+from ottla.security.java_keystores import load_key_store
 from ottla.server.errors import StartupError
 from ottla.testing import Broker
 from tests.security.secured import Certificates, address, four_listeners

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.console.settings import MAX_BODY_BYTES, MAX_LOGIN_BYTES
-from ottla.security.failed_logins import LIMIT, FailedLogins
+from ottla.security.failed_logins import LIMIT, WebLoginFailures
 from ottla.security.web import hash_password
 from tests.console.site import ServedConsole
 
@@ -21,7 +21,7 @@ def test_wrong_passwords_have_a_limit_and_who_is_in_stays(
     users = tmp_path / "users"
     users.write_text(f"ann:viewer:{hash_password('good')}\n")
     with ServedConsole(bootstrap_servers=broker.bootstrap_servers, users_file=str(users)) as console:
-        console.site.access._web.failures = FailedLogins(monotonic=lambda: 0.0)  # no failure fades meanwhile
+        console.site.access._web.failures = WebLoginFailures(monotonic=lambda: 0.0)  # no failure fades meanwhile
         assert console.http.post("/login", data={"name": "ann", "password": "good"}).status_code in (200, 303)
         statuses = [
             console.http.post("/login", data={"name": "ann", "password": f"bad{number}"}).status_code

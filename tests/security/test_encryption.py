@@ -24,7 +24,7 @@ from ottla.runtime.disk import DiskStorage
 from ottla.security.encrypted_file import EncryptedFile
 from ottla.security.encryption import FRAME_BYTES, MAGIC, EncryptedStorage
 from ottla.security.file_headers import MAX_HEADER_BYTES
-from ottla.security.keystore import FILE_NAME, KeyStore, KeyStoreError, MasterKeys, parse_master_keys
+from ottla.security.keystore import FILE_NAME, KeyStoreError, MasterKeys, TopicKeyStore, parse_master_keys
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
 from ottla.testing import Broker
@@ -334,7 +334,7 @@ def test_a_scan_of_every_file_finds_no_plaintext(tmp_path: Path) -> None:
     assert found == []
     kinds = {path.suffix or path.name for path in (tmp_path / "node").rglob("*") if path.is_file()}
     assert kinds >= {".log", ".index", ".timeindex", ".checkpoint", "leader-epoch-checkpoint", FILE_NAME}, kinds
-    keys = KeyStore(DiskStorage(), str(tmp_path / "node" / "data"), MasterKeys(config(tmp_path, **properties)))
+    keys = TopicKeyStore(DiskStorage(), str(tmp_path / "node" / "data"), MasterKeys(config(tmp_path, **properties)))
     keys.load()
     for secret in (b"m" * 32, *(key.key for key in keys._by_id.values())):
         shown = [secret, secret.hex().encode(), base64.b64encode(secret)]

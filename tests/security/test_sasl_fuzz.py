@@ -15,7 +15,7 @@ import pytest
 
 from ottla.protocol.generated.metadata_request import MetadataRequest
 from ottla.protocol.primitives import DecodeError
-from ottla.security.oauthbearer import OAuthBearerServer, Token, TokenRules, validate_token
+from ottla.security.oauthbearer import BearerToken, OAuthBearerServer, TokenRules, validate_token
 from ottla.security.plain import PlainServer
 from ottla.security.sasl import SaslFailure, SaslServer
 from ottla.security.scram import ScramClient, ScramServer, ScramUser, new_credential
@@ -32,7 +32,7 @@ def scram_server() -> SaslServer:
 
 
 def bearer_server() -> SaslServer:
-    def validate(token: str) -> Token:
+    def validate(token: str) -> BearerToken:
         return validate_token(token, TokenRules(keys=None), 0)
 
     return OAuthBearerServer(validate, lambda _reason: None)

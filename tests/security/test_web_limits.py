@@ -20,7 +20,7 @@ import uvloop
 from joserfc import jwk, jwt
 
 from ottla.security import web_users
-from ottla.security.failed_logins import LIMIT, FailedLogins, TooManyFailures
+from ottla.security.failed_logins import LIMIT, TooManyFailures, WebLoginFailures
 from ottla.security.jwks import UrlKeys
 from ottla.security.web import WebAccess, WebAccessError, WebUser, WebUsers, hash_password, jwt_bearer
 from ottla.security.web_connections import bounded_protocol
@@ -117,7 +117,7 @@ class Clock:
 
 def test_an_address_that_fails_too_often_waits() -> None:
     clock = Clock()
-    failures = FailedLogins(limit=3, window_s=60, monotonic=clock)
+    failures = WebLoginFailures(limit=3, window_s=60, monotonic=clock)
     for _ in range(3):
         failures.check("10.0.0.1")
         failures.failed("10.0.0.1")
@@ -133,7 +133,7 @@ def test_an_address_that_fails_too_often_waits() -> None:
 
 
 def test_a_network_of_ipv6_is_one_address_and_the_table_is_bounded() -> None:
-    failures = FailedLogins(limit=1, max_addresses=100)
+    failures = WebLoginFailures(limit=1, max_addresses=100)
     failures.failed("2001:db8::1")
     with pytest.raises(TooManyFailures):
         failures.check("2001:db8::ffff")
@@ -150,7 +150,7 @@ def test_wrong_passwords_at_once_count_and_a_good_one_goes_on(tmp_path: Path, mo
     checked = web_users.check_password
     monkeypatch.setattr(web_users, "check_password", lambda *given: (hashed.append("x"), checked(*given))[1])
     access = WebAccess.from_options(users_file=str(tmp_path / "users"))
-    access.failures = FailedLogins(monotonic=lambda: 0.0)  # no failure fades meanwhile
+    access.failures = WebLoginFailures(monotonic=lambda: 0.0)  # no failure fades meanwhile
 
     def header(password: str) -> str:
         return "Basic " + base64.b64encode(f"ann:{password}".encode()).decode()
@@ -173,7 +173,7 @@ def test_a_peer_does_not_choose_its_address(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
     (tmp_path / "users").write_text(f"ann:read:{hash_password('good')}\n")
     access = WebAccess.from_options(users_file=str(tmp_path / "users"))
-    access.failures = FailedLogins(limit=2, monotonic=lambda: 0.0)
+    access.failures = WebLoginFailures(limit=2, monotonic=lambda: 0.0)
     protected = access.protect(application, role_for=role_for)
 
     def statuses(port: int) -> list[int]:
@@ -198,7 +198,7 @@ def test_a_peer_does_not_choose_its_address(tmp_path: Path, monkeypatch: pytest.
 def test_the_answer_says_when_to_come_again(tmp_path: Path) -> None:
     (tmp_path / "users").write_text(f"ann:read:{hash_password('good')}\n")
     access = WebAccess.from_options(users_file=str(tmp_path / "users"))
-    access.failures = FailedLogins(monotonic=lambda: 0.0)
+    access.failures = WebLoginFailures(monotonic=lambda: 0.0)
     for _ in range(LIMIT):
         access.failures.failed("127.0.0.1")
     with served(access.protect(application, role_for=role_for)) as port:
@@ -265,25 +265,25 @@ def test_a_new_key_is_fetched_after_the_pause_and_by_one_at_a_time() -> None:
     clock = Clock()
     with keys_at(key) as (address, seen):
         keys = UrlKeys(address, monotonic=clock)
-        keys.refresh_if_wanted()
+        keys.refresh_if_due()
         for _ in range(50):
             keys.ask_again("another")
-            keys.refresh_if_wanted()
+            keys.refresh_if_due()
         assert len(seen) == 1
         keys.ask_again("k1")
         clock.now += 100
-        keys.refresh_if_wanted()
+        keys.refresh_if_due()
         assert len(seen) == 2, "asked for in the pause, fetched after it"
         keys.ask_again("k1")  # a known key: its token is bad, not our keys
         clock.now += 100
-        keys.refresh_if_wanted()
+        keys.refresh_if_due()
         assert len(seen) == 2
         clock.now += 100_000
-        keys.refresh_if_wanted()
+        keys.refresh_if_due()
         assert len(seen) == 3, "keys grow old"
         keys.ask_again("another")
         clock.now += 100
-        threads = [threading.Thread(target=keys.refresh_if_wanted) for _ in range(20)]
+        threads = [threading.Thread(target=keys.refresh_if_due) for _ in range(20)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -19,7 +19,7 @@ from ottla.security.sasl import SaslServer
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
     from ottla.security.jwks import FileKeys, UrlKeys
-    from ottla.security.oauthbearer import Token, TokenRules
+    from ottla.security.oauthbearer import BearerToken, TokenRules
     from ottla.security.scram import ScramCredential, ScramUser
 
 log = get_logger(__name__)
@@ -190,7 +190,7 @@ class ListenerSasl:
     def _token_server(self, rules: TokenRules) -> Callable[[], SaslServer]:
         from ottla.security.oauthbearer import OAuthBearerServer, validate_token
 
-        def validate(token: str) -> Token:
+        def validate(token: str) -> BearerToken:
             return validate_token(token, rules, self._clock.time_ms())
 
         return partial(OAuthBearerServer, validate, self._on_token_refused)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ottla.client.errors import BadSettings
 from ottla.client.settings import jaas_options
-from ottla.security.key_stores import is_pem, load_key_store
+from ottla.security.java_keystores import is_pem, load_key_store
 from ottla.security.tls_level import LEVEL_SETTING
 
 TRANSLATED = frozenset({

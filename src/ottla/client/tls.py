@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Mapping
 
 from ottla.client.errors import BadSettings
+from ottla.security.java_keystores import is_pem, load_key_store
 from ottla.security.key_files import load_chain
-from ottla.security.key_stores import is_pem, load_key_store
 from ottla.security.tls_level import LEVEL_SETTING, UNCHANGED, set_security_level, weakness
 
 

@@ -87,14 +87,14 @@ class _Keys:
     def __init__(self) -> None:
         self.keys: Any = None
         self.fetched = 0.0
-        self.wanted = True
+        self.refresh_due = True
 
     def current(self) -> Any:
         return self.keys
 
     def ask_again(self, kid: str | None = None) -> None:
         del kid
-        self.wanted = True
+        self.refresh_due = True
 
 
 class Provider:
@@ -219,7 +219,7 @@ class Provider:
             try:
                 return token_claims(token, rules, int(time.time() * 1000))
             except TokenRefused:
-                if not (self._keys.wanted and self._fetch_keys()):
+                if not (self._keys.refresh_due and self._fetch_keys()):
                     raise
                 return token_claims(token, rules, int(time.time() * 1000))
         except TokenRefused as error:
@@ -231,12 +231,12 @@ class Provider:
         with self._lock:
             keys, now = self._keys, time.monotonic()
             age = now - keys.fetched
-            if keys.keys is not None and age < (_KEYS_AGAIN_S if keys.wanted else _KEEP_METADATA_S):
+            if keys.keys is not None and age < (_KEYS_AGAIN_S if keys.refresh_due else _KEEP_METADATA_S):
                 return False
             keys.fetched = now
             document = json.dumps(self._get(self._endpoint("jwks_uri"))).encode()
             try:
-                keys.keys, keys.wanted = parse_keys(document), False
+                keys.keys, keys.refresh_due = parse_keys(document), False
             except JwksError as error:
                 raise ConsoleError(f"the provider's keys cannot be used: {error}", status=502) from None
             return True

@@ -61,11 +61,11 @@ class AccessRules:
     masks: Masks = NO_MASKS
     act_as_user: bool = False
 
-    def user(self, found: WebUser | None) -> WebUser | None:
+    def user(self, web_user: WebUser | None) -> WebUser | None:
         """A user of the users file or a token, with the rights of the grants where there are any."""
-        if found is None or not self.grants or isinstance(found, GrantedUser):
-            return found
-        return granted(self.grants, found.name, found.groups, found.role)
+        if web_user is None or not self.grants or isinstance(web_user, GrantedUser):
+            return web_user
+        return granted(self.grants, web_user.name, web_user.groups, web_user.role)
 
 
 def load_access_rules(path: str) -> AccessRules:
@@ -81,11 +81,11 @@ def load_access_rules(path: str) -> AccessRules:
 
 
 def _rules(tree: Mapping[str, Any], folder: Path) -> AccessRules:
-    _known("the file", tree, ("act_as_user", "mask_hash_key_file", "oidc", "grant", "mask"))
+    _refuse_unknown_keys("the file", tree, ("act_as_user", "mask_hash_key_file", "oidc", "grant", "mask"))
     acting = tree.get("act_as_user", False)
     if not isinstance(acting, bool):
         raise WebAccessError("act_as_user is true or false")
-    grants = tuple(_grant(f"grant {n}", each) for n, each in enumerate(_sections(tree, "grant"), 1))
+    grants = tuple(_grant(f"grant {n}", section) for n, section in enumerate(_sections(tree, "grant"), 1))
     oidc = _oidc(tree["oidc"], folder) if "oidc" in tree else None
     if oidc is not None and not grants:
         raise ValueError("[oidc] without a [[grant]]: nobody would have a role; write one, such as groups and role")
@@ -93,19 +93,19 @@ def _rules(tree: Mapping[str, Any], folder: Path) -> AccessRules:
 
 
 def _sections(tree: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = tree.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    sections = tree.get(name, [])
+    if not isinstance(sections, list) or not all(isinstance(section, dict) for section in sections):
         raise ValueError(f"write [[{name}]], with two brackets")
-    return found
+    return sections
 
 
 def _grant(where: str, tree: Mapping[str, Any]) -> Grant:
-    _known(where, tree, ("users", "groups", "roles", "role", *_RESOURCES))
+    _refuse_unknown_keys(where, tree, ("users", "groups", "roles", "role", *_RESOURCES))
     role = tree.get("role")
     roles = _words(where, tree, "roles")
-    for each in (role, *roles):
-        if not isinstance(each, str) or each not in RANK:
-            raise ValueError(f"{where}: a role is one of viewer, operator, admin (read, write), not {each!r}")
+    for role_name in (role, *roles):
+        if not isinstance(role_name, str) or role_name not in RANK:
+            raise ValueError(f"{where}: a role is one of viewer, operator, admin (read, write), not {role_name!r}")
     users, groups = _words(where, tree, "users"), _words(where, tree, "groups")
     if not (users or groups or roles):
         raise ValueError(f"{where} names nobody: write users, groups or roles")
@@ -114,7 +114,7 @@ def _grant(where: str, tree: Mapping[str, Any]) -> Grant:
 
 
 def _masks(tree: Mapping[str, Any], folder: Path) -> Masks:
-    rules = tuple(_mask(f"mask {n}", each) for n, each in enumerate(_sections(tree, "mask"), 1))
+    rules = tuple(_mask(f"mask {n}", section) for n, section in enumerate(_sections(tree, "mask"), 1))
     secret = b""
     if "mask_hash_key_file" in tree:
         secret = (folder / str(tree["mask_hash_key_file"])).read_bytes().strip()
@@ -126,7 +126,7 @@ def _masks(tree: Mapping[str, Any], folder: Path) -> Masks:
 
 
 def _mask(where: str, tree: Mapping[str, Any]) -> MaskRule:
-    _known(where, tree, ("topics", "field", "mode", "exempt"))
+    _refuse_unknown_keys(where, tree, ("topics", "field", "mode", "exempt"))
     topics, mode = _words(where, tree, "topics"), tree.get("mode", "hide")
     if not topics:
         raise ValueError(f"{where}: topics is empty")
@@ -153,7 +153,7 @@ def _oidc(tree: Any, folder: Path) -> OidcRules:
         "public_url",
         "ca_file",
     )
-    _known("[oidc]", tree, names)
+    _refuse_unknown_keys("[oidc]", tree, names)
     for name in ("issuer", "client_id"):
         if not tree.get(name):
             raise ValueError(f"[oidc] needs {name}")
@@ -185,13 +185,13 @@ def check_address(url: str, what: str) -> None:
 
 
 def _words(where: str, tree: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = tree.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+    names = tree.get(name, [])
+    if not isinstance(names, list) or not all(isinstance(name_text, str) and name_text for name_text in names):
         raise ValueError(f'{where}: {name} is a list of names, such as ["orders.*"]')
-    return tuple(found)
+    return tuple(names)
 
 
-def _known(where: str, tree: Mapping[str, Any], names: Iterable[str]) -> None:
+def _refuse_unknown_keys(where: str, tree: Mapping[str, Any], names: Iterable[str]) -> None:
     names = tuple(names)
     for name in tree:
         if name not in names:

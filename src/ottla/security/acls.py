@@ -110,13 +110,13 @@ class AclTable:
                 self._literal.setdefault((acl.resource_type, acl.name), []).append(acl)
 
     def of_resource(self, resource_type: int, name: str) -> list[Acl]:
-        found = [*self._literal.get((resource_type, name), ())]
+        acls = [*self._literal.get((resource_type, name), ())]
         if name != WILDCARD:
-            found += self._literal.get((resource_type, WILDCARD), ())
+            acls += self._literal.get((resource_type, WILDCARD), ())
         for length in self._lengths.get(resource_type, ()):
             if length <= len(name):
-                found += self._prefixed.get((resource_type, name[:length]), ())
-        return found
+                acls += self._prefixed.get((resource_type, name[:length]), ())
+        return acls
 
 
 class Authorizer:
@@ -126,26 +126,26 @@ class Authorizer:
         self.table = AclTable(())
         self.loaded = False
         """Whether `table` is that of the metadata, even if it has no ACL."""
-        self._known: dict[tuple[str, str, int, int, str], bool] = {}
+        self._decisions: dict[tuple[str, str, int, int, str], bool] = {}
 
     def configure(self, *, super_users: str, allow_if_no_acl: bool) -> None:
         self._super_users = frozenset(part.strip() for part in super_users.split(";") if part.strip())
         self._allow_if_no_acl = allow_if_no_acl
-        self._known.clear()
+        self._decisions.clear()
 
     def replace(self, acls: Iterable[Acl]) -> None:
         self.table = AclTable(acls)
         self.loaded = True
-        self._known.clear()
+        self._decisions.clear()
 
     def allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         key = (principal, host, operation, resource_type, name)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            known = self._known[key] = principal in self._super_users or self._decide(*key)
-        return known
+        decision = self._decisions.get(key)
+        if decision is None:
+            if len(self._decisions) >= _REMEMBERED:
+                self._decisions.clear()
+            decision = self._decisions[key] = principal in self._super_users or self._decide(*key)
+        return decision
 
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         acls = self.table.of_resource(resource_type, name)

@@ -41,7 +41,7 @@ from ottla.security.file_headers import (
     new_header,
     parse_header,
 )
-from ottla.security.keystore import KeyStore, derived_key
+from ottla.security.keystore import TopicKeyStore, derived_key
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -108,7 +108,9 @@ class EncryptedFile:
     headers in small steps.
     """
 
-    def __init__(self, inner: File, keys: KeyStore, place: FilePlace, topic_id: Callable[[], bytes | None]) -> None:
+    def __init__(
+        self, inner: File, keys: TopicKeyStore, place: FilePlace, topic_id: Callable[[], bytes | None]
+    ) -> None:
         self._inner = inner
         self._keys = keys
         self._place = place
@@ -164,11 +166,11 @@ class EncryptedFile:
             else:
                 cut = self._unseal(self._inner.pread(_OVERHEAD + length, position), self._end, _CUT) if sound else None
                 if cut is None:
-                    found = self._pass_over(position, size) if self._searched != size else None
-                    if found is None:
+                    next_frame = self._pass_over(position, size) if self._searched != size else None
+                    if next_frame is None:
                         self._searched = size
                         break
-                    after = found
+                    after = next_frame
                 else:
                     self._forget_from(_SIZE.unpack(cut)[0])
             position = after

@@ -30,7 +30,7 @@ from ottla.security.file_headers import (
     topic_id_in,
     topic_of,
 )
-from ottla.security.keystore import KeyStore, MasterKeys
+from ottla.security.keystore import MasterKeys, TopicKeyStore
 
 __all__ = ["FRAME_BYTES", "MAGIC", "EncryptedStorage", "UnauthenticFileError"]
 
@@ -43,7 +43,7 @@ class EncryptedStorage:
     def __init__(self, inner: Storage, directories: Sequence[str], masters: MasterKeys) -> None:
         self._inner = inner
         self.masters = masters
-        self._stores = {directory: KeyStore(inner, directory, masters) for directory in dict.fromkeys(directories)}
+        self._stores = {directory: TopicKeyStore(inner, directory, masters) for directory in dict.fromkeys(directories)}
         self._topic_ids: dict[str, bytes] = {}
         """By folder: the topic id in `partition.metadata`."""
         for name in ("exists", "is_dir", "modified_ms", "list_dir", "make_dirs", "sync_dir", "disk_space", "lock"):
@@ -130,7 +130,7 @@ class EncryptedStorage:
             file.close()
             raise
 
-    def _is_older(self, file: File, store: KeyStore) -> bool:
+    def _is_older(self, file: File, store: TopicKeyStore) -> bool:
         """Whether the file is plain. Raises UnauthenticFileError if it names no place and is not in the list."""
         note = note_of(file.pread(MAX_HEADER_BYTES, 0))
         if note is not None and store.before_note(file.path) != note:
@@ -144,12 +144,12 @@ class EncryptedStorage:
     def _topic_id(self, path: str) -> bytes | None:
         """The topic id of the folder; None if it has none."""
         folder = os.path.dirname(path)
-        known = self._topic_ids.get(folder) or fixed_topic_id(folder)
-        if known is None and self._inner.exists(f"{folder}/{PARTITION_METADATA}"):
-            known = topic_id_in(self._inner.read_bytes(f"{folder}/{PARTITION_METADATA}"))
-            if known is not None:
-                self._topic_ids[folder] = known
-        return known
+        topic_id = self._topic_ids.get(folder) or fixed_topic_id(folder)
+        if topic_id is None and self._inner.exists(f"{folder}/{PARTITION_METADATA}"):
+            topic_id = topic_id_in(self._inner.read_bytes(f"{folder}/{PARTITION_METADATA}"))
+            if topic_id is not None:
+                self._topic_ids[folder] = topic_id
+        return topic_id
 
     def _assign_topic_id(self, folder: str, partition_metadata: bytes) -> None:
         """Called when a folder gets a topic id. Raises UnauthenticFileError if files in the folder have a different
@@ -211,8 +211,8 @@ class EncryptedStorage:
         self._inner.write_atomic(path, bytes(buffer.data))
         store.renamed(f"{path}.tmp", path)
 
-    def _sealed_by(self, path: str) -> KeyStore | None:
+    def _sealed_by(self, path: str) -> TopicKeyStore | None:
         return None if place_of(path) is None else self._store(path)
 
-    def _store(self, path: str) -> KeyStore | None:
+    def _store(self, path: str) -> TopicKeyStore | None:
         return next((store for directory, store in self._stores.items() if path.startswith(f"{directory}/")), None)

@@ -38,7 +38,7 @@ class _Address:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class FailedLogins:
+class WebLoginFailures:
     def __init__(
         self,
         *,
@@ -99,11 +99,11 @@ class FailedLogins:
 
 def _network(address: str) -> str:
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip_address = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address[:64]
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((int(found), 64), strict=False))
-    return str(found)
+    if isinstance(ip_address, ipaddress.IPv6Address):
+        if ip_address.ipv4_mapped is not None:
+            return str(ip_address.ipv4_mapped)
+        return str(ipaddress.ip_network((int(ip_address), 64), strict=False))
+    return str(ip_address)

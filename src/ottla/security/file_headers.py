@@ -148,8 +148,8 @@ def checked_tag(path: str, start: bytes, place: FilePlace, topic_id: bytes | Non
     if header is None or not hmac.compare_digest(tag, _tag(file_key, start[:end])):
         raise UnauthenticFileError(f"{path}: the header of this encrypted file was changed. {ADVICE}")
     same_topic = topic_id in (None, NO_TOPIC_ID, header.topic_id) or header.topic_id == NO_TOPIC_ID
-    found = (header.kind, header.partition, header.offset, header.epoch)
-    if not same_topic or found != (place.kind, place.partition, place.offset, place.epoch):
+    header_place = (header.kind, header.partition, header.offset, header.epoch)
+    if not same_topic or header_place != (place.kind, place.partition, place.offset, place.epoch):
         raise UnauthenticFileError(f"{path} is {header.described()}: it was moved here from elsewhere. {ADVICE}")
     return tag
 

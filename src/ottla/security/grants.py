@@ -20,7 +20,7 @@ RANK = {"read": 0, "viewer": 0, "write": 1, "operator": 1, "admin": 2}
 
 def matches(patterns: Iterable[str], name: str) -> bool:
     """Whether a name is in a list of names and prefixes."""
-    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
+    return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Grant:
         return (
             matches(self.users, name)
             or any(matches(self.groups, group) for group in groups)
-            or any(RANK.get(role, -1) == RANK[each] for each in self.roles)
+            or any(RANK.get(role, -1) == RANK[grant_role] for grant_role in self.roles)
         )
 
     def covers(self, kind: str | None, name: str) -> bool:
@@ -86,5 +86,5 @@ def everywhere(user: WebUser, *, authenticated: bool = True) -> GrantedUser:
 def granted(grants: Iterable[Grant], name: str, groups: Iterable[str], role: str = "") -> GrantedUser | None:
     """None if no grant names the user. Then the user has no right, not even to log in."""
     groups = tuple(groups)
-    found = Rights(tuple(grant for grant in grants if grant.applies(name, groups, role)))
-    return GrantedUser(name, found.highest_role, groups, rights=found) if found.grants else None
+    rights = Rights(tuple(grant for grant in grants if grant.applies(name, groups, role)))
+    return GrantedUser(name, rights.highest_role, groups, rights=rights) if rights.grants else None

@@ -47,7 +47,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _TOKEN.match(text, position)
@@ -58,9 +58,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
             value = match[kind]
             if kind in ("double", "single"):
                 value = re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL)
-            found.append(("mark" if kind == "mark" else "text", value))
+            tokens.append(("mark" if kind == "mark" else "text", value))
         position = match.end()
-    return found
+    return tokens
 
 
 def _options(tokens: list[tuple[str, str]]) -> dict[str, str]:

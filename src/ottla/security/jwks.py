@@ -63,7 +63,7 @@ class FileKeys:
 
 
 class UrlKeys:
-    """`refresh` blocks: call it from a thread. `wanted` is true if keys are needed and the pause is over.
+    """`refresh` blocks: call it from a thread. `refresh_due` is true if keys are needed and the pause is over.
 
     A token that names a known key causes no request, and requests to the address have a pause in between. Tokens cost
     nothing to make, so their number must not set the number of requests.
@@ -82,8 +82,8 @@ class UrlKeys:
         self._max_age_s = max_age_s
         self._monotonic = monotonic
         self._keys: Any = None
-        self._known: frozenset[str] = frozenset()
-        self._asked = True
+        self._key_ids: frozenset[str] = frozenset()
+        self._refresh_requested = True
         self._not_before = 0.0
         self._fetched_at = 0.0
         self._one_at_a_time = threading.Lock()
@@ -92,34 +92,38 @@ class UrlKeys:
         return self._keys
 
     @property
-    def wanted(self) -> bool:
-        return self._asked and self._monotonic() >= self._not_before
+    def refresh_due(self) -> bool:
+        return self._refresh_requested and self._monotonic() >= self._not_before
 
     def ask_again(self, kid: str | None = None) -> None:
         """`kid`: the key that a token names, if it names one."""
-        if kid not in self._known:
-            self._asked = True
+        if kid not in self._key_ids:
+            self._refresh_requested = True
 
     def adopt(self, before: FileKeys | UrlKeys) -> None:
         """Start with the known keys of the same address."""
         if isinstance(before, UrlKeys) and before._url == self._url:
-            self._keys, self._known, self._asked = before._keys, before._known, before._asked
+            self._keys, self._key_ids, self._refresh_requested = (
+                before._keys,
+                before._key_ids,
+                before._refresh_requested,
+            )
             self._not_before, self._fetched_at = before._not_before, before._fetched_at
 
     def refresh(self) -> None:
         self._not_before = self._monotonic() + FAILURE_PAUSE_S
         keys = parse_keys(_get(self._url, self._timeout))
-        self._known = frozenset(str(key.kid) for key in keys.keys if key.kid is not None)
-        self._keys, self._asked = keys, False
+        self._key_ids = frozenset(str(key.kid) for key in keys.keys if key.kid is not None)
+        self._keys, self._refresh_requested = keys, False
         self._fetched_at = self._monotonic()
         self._not_before = self._fetched_at + PAUSE_S
 
-    def refresh_if_wanted(self) -> None:
+    def refresh_if_due(self) -> None:
         """One thread requests the keys; other threads wait for it only if there are no keys yet."""
-        if not (self.wanted or self._is_old()) or not self._one_at_a_time.acquire(blocking=self._keys is None):
+        if not (self.refresh_due or self._is_old()) or not self._one_at_a_time.acquire(blocking=self._keys is None):
             return
         try:
-            if self.wanted or self._is_old():
+            if self.refresh_due or self._is_old():
                 self.refresh()
         finally:
             self._one_at_a_time.release()

@@ -36,9 +36,9 @@ def load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> Non
 def _sealed(pem: bytes) -> tuple[bytes, str | None]:
     """The text with every private key encrypted, and the password; None when they were encrypted before."""
     password = os.urandom(_PASSWORD_BYTES).hex()
-    if all(b"ENCRYPTED" in found[0] for found in _PRIVATE_KEY.finditer(pem)):
+    if all(b"ENCRYPTED" in key_match[0] for key_match in _PRIVATE_KEY.finditer(pem)):
         return pem, None
-    return _PRIVATE_KEY.sub(lambda found: _encrypted(found[0], password), pem), password
+    return _PRIVATE_KEY.sub(lambda key_match: _encrypted(key_match[0], password), pem), password
 
 
 def _encrypted(key: bytes, password: str) -> bytes:

@@ -38,7 +38,7 @@ class KeySource(Protocol):
         ...
 
 
-class FileSource:
+class KeyFileSource:
     renewed = False
 
     def __init__(self, path: str) -> None:
@@ -131,7 +131,7 @@ def open_source(config: BrokerConfig) -> KeySource:
     if sum(source is not None for source in (file, environment, command, url)) != 1:
         raise KeyStoreError("set one of ottla.encryption.master.key.file, .env, .command and .url")
     if file is not None:
-        return FileSource(file)
+        return KeyFileSource(file)
     if environment is not None:
         return EnvironmentSource(environment)
     if command is not None:

@@ -30,15 +30,15 @@ from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, Storage
 from ottla.security.encrypted_since import PLAIN, Before, move_entry, still_there, survey
 from ottla.security.key_renewal import KeyRenewal
-from ottla.security.key_sources import FileSource, KeyStoreError, open_source
+from ottla.security.key_sources import KeyFileSource, KeyStoreError, open_source
 
 __all__ = [
     "FILE_NAME",
-    "KeyStore",
     "KeyStoreError",
     "MasterKey",
     "MasterKeys",
     "TopicKey",
+    "TopicKeyStore",
     "derived_key",
     "parse_master_keys",
 ]
@@ -79,7 +79,7 @@ class MasterKeys:
         """Take over the source's current keys; never blocks on a command or the network."""
         if self.renewal is not None:
             self._adopt(self.renewal.take())
-        elif isinstance(self._source, FileSource) and self._source.changed():
+        elif isinstance(self._source, KeyFileSource) and self._source.changed():
             try:
                 self._adopt(parse_master_keys(self._source.fetch()))
                 self._bad_file = False
@@ -95,8 +95,8 @@ class MasterKeys:
         """
         if keys is None:
             return
-        known = {key.id: key for key in self.keys}
-        changed = [key.id for key in keys if known.get(key.id, key) != key]
+        keys_by_id = {key.id: key for key in self.keys}
+        changed = [key.id for key in keys if keys_by_id.get(key.id, key) != key]
         if changed and changed != self._changed_ids:
             log.error("master_keys.refused", keys=changed, note="a known ID has other bytes: give a new key a new ID")
         self._changed_ids = changed
@@ -112,10 +112,10 @@ class MasterKeys:
         return self.keys[0]
 
     def find(self, key_id: str) -> MasterKey:
-        found = next((key for key in self.keys if key.id == key_id), None)
-        if found is None:
+        master_key = next((key for key in self.keys if key.id == key_id), None)
+        if master_key is None:
             raise KeyStoreError(f"the master key {key_id} is not there any more; keep old keys below the new one")
-        return found
+        return master_key
 
 
 def parse_master_keys(text: str) -> list[MasterKey]:
@@ -130,7 +130,7 @@ def parse_master_keys(text: str) -> list[MasterKey]:
             raise KeyStoreError(
                 f"master key {number} is not ID:BASE64 of 32 bytes (`head -c 32 /dev/urandom | base64` makes one)"
             )
-        if any(known.id == match[1] and known.key != key for known in keys):
+        if any(master_key.id == match[1] and master_key.key != key for master_key in keys):
             raise KeyStoreError(f"master key {number}: the ID {match[1]} has two keys; give each key its own ID")
         keys.append(MasterKey(match[1], key))
     if not keys:
@@ -152,7 +152,7 @@ def derived_key(topic_key: TopicKey, salt: bytes) -> bytes:
     return hmac.digest(topic_key.key, b"ottla file key" + salt, "sha256")
 
 
-class KeyStore:
+class TopicKeyStore:
     """The topic keys of one log directory."""
 
     def __init__(self, storage: Storage, directory: str, masters: MasterKeys) -> None:
@@ -178,12 +178,12 @@ class KeyStore:
         self.follow_master_keys()
         if topic not in self._by_topic:
             self.load(again=True)  # `storage format` may have written the file since: its keys must not be lost
-        found = self._by_topic.get(topic)
-        if found is None:
-            found = TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES))
-            self._add(found)
+        topic_key = self._by_topic.get(topic)
+        if topic_key is None:
+            topic_key = TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES))
+            self._add(topic_key)
             self._save()
-        return found
+        return topic_key
 
     def follow_master_keys(self) -> None:
         """Wrap the topic keys again when there is a new master key."""
@@ -194,9 +194,9 @@ class KeyStore:
     def file_key(self, key_id: bytes, salt: bytes) -> bytes:
         """The key of a file with this header. Raises KeyDestroyedError if the key does not exist any more."""
         self.load(again=key_id not in self._by_id and salt not in self._files)
-        found = self._by_id.get(key_id)
-        if found is not None:
-            return derived_key(found, salt)
+        topic_key = self._by_id.get(key_id)
+        if topic_key is not None:
+            return derived_key(topic_key, salt)
         kept = self._files.get(salt)
         if kept is None:
             reason = f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read"
@@ -205,8 +205,8 @@ class KeyStore:
 
     def topic_of(self, key_id: bytes, salt: bytes) -> str:
         """The topic that the key belongs to; call `file_key` first."""
-        found = self._by_id.get(key_id) or self._files.get(salt)
-        return "" if found is None else found.topic
+        key_entry = self._by_id.get(key_id) or self._files.get(salt)
+        return "" if key_entry is None else key_entry.topic
 
     def renew(self, topic: str) -> None:
         """Create a new key for the topic's next files; earlier keys stay until `destroy`."""

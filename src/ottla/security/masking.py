@@ -83,10 +83,10 @@ class Masks:
 
     def on(self, topic: str, user: GrantedUser | None) -> TopicMask | None:
         """None: this reader sees all of the topic."""
-        found = tuple(
+        topic_rules = tuple(
             rule for rule in self.rules if matches(rule.topics, topic) and not rule.exempts(user, topic)
         )  # fmt: skip
-        return TopicMask(found, self.secret) if found else None
+        return TopicMask(topic_rules, self.secret) if topic_rules else None
 
 
 NO_MASKS = Masks()
@@ -109,7 +109,7 @@ def _plain(name: str) -> str:
 def _below(tree: Any, path: list[str], mode: str, secret: bytes, *, named: bool) -> Any:
     """`named`: the rule's path names the field of this tree and does not use `*`."""
     if isinstance(tree, list | tuple):
-        return [_below(each, path, mode, secret, named=named) for each in tree]
+        return [_below(item, path, mode, secret, named=named) for item in tree]
     if not path:
         return _covered(tree, mode, secret)
     if isinstance(tree, dict):
@@ -135,7 +135,7 @@ def _covered(tree: Any, mode: str, secret: bytes) -> Any:
             return HIDDEN
         return {name: _covered(value, mode, secret) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_covered(each, mode, secret) for each in tree]
+        return [_covered(item, mode, secret) for item in tree]
     return None if tree is None else masked_leaf(tree, mode, secret)
 
 
@@ -151,7 +151,7 @@ def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
 
 def parse_exempt(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """`admin` and `role:admin` name a role, `group:NAME` a group, `user:NAME` a user."""
-    found = []
+    exemptions = []
     for word in words:
         kind, colon, name = word.partition(":")
         kind, name = (kind, name) if colon else ("role", word)
@@ -159,5 +159,5 @@ def parse_exempt(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
             raise ValueError(f"{word!r}: write role:admin, group:NAME or user:NAME")
         if kind == "role" and name not in ("read", "viewer", "write", "operator", "admin"):
             raise ValueError(f"{name!r} is no role")
-        found.append((kind, name))
-    return tuple(found)
+        exemptions.append((kind, name))
+    return tuple(exemptions)

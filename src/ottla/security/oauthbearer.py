@@ -54,7 +54,7 @@ class TokenRules:
     unsecured: bool = False
 
 
-class Token:
+class BearerToken:
     __slots__ = ("expires_at_ms", "name")
 
     def __init__(self, name: str, expires_at_ms: int) -> None:
@@ -62,9 +62,9 @@ class Token:
         self.expires_at_ms = expires_at_ms
 
 
-def validate_token(text: str, rules: TokenRules, now_ms: int) -> Token:
+def validate_token(text: str, rules: TokenRules, now_ms: int) -> BearerToken:
     claims = token_claims(text, rules, now_ms)
-    return Token(claims[rules.subject_claim], int(claims["exp"] * 1000))
+    return BearerToken(claims[rules.subject_claim], int(claims["exp"] * 1000))
 
 
 def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise TokenRefused("the token comes from another issuer")
     if rules.audience:
-        given = claims.get("aud")
-        audiences = given if isinstance(given, list) else [given]
+        audience_claim = claims.get("aud")
+        audiences = audience_claim if isinstance(audience_claim, list) else [audience_claim]
         if not any(audience in rules.audience for audience in audiences):
             raise TokenRefused("the token is for another audience")
     if not {*rules.required_scope} <= _scopes(claims.get(rules.scope_claim)):
@@ -97,16 +97,16 @@ def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
 
 def claimed_groups(claims: Mapping[str, Any], claim: str = "groups") -> tuple[str, ...]:
     """The groups that a token names; `claim` may be a path, such as realm_access.roles."""
-    found: Any = claims.get(claim)
-    if found is None:
-        found = claims
+    group_claim: Any = claims.get(claim)
+    if group_claim is None:
+        group_claim = claims
         for step in claim.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
-    if isinstance(found, str):
-        return (found,)
-    if not isinstance(found, list):
+            group_claim = group_claim.get(step) if isinstance(group_claim, dict) else None
+    if isinstance(group_claim, str):
+        return (group_claim,)
+    if not isinstance(group_claim, list):
         return ()
-    return tuple(group for group in found[:MAX_GROUPS] if isinstance(group, str))
+    return tuple(group for group in group_claim[:MAX_GROUPS] if isinstance(group, str))
 
 
 def _scopes(claim: object) -> set[str]:
@@ -155,7 +155,7 @@ def _claims(text: str, rules: TokenRules) -> dict[str, Any]:
 
 
 class OAuthBearerServer:
-    def __init__(self, validate: Callable[[str], Token], on_refused: Callable[[str], None]) -> None:
+    def __init__(self, validate: Callable[[str], BearerToken], on_refused: Callable[[str], None]) -> None:
         self._validate = validate
         self._on_refused = on_refused
         self._challenge: bytes | None = None
@@ -177,11 +177,11 @@ class OAuthBearerServer:
             self._on_refused(str(reason))
             self._challenge = b'{"status":"invalid_token"}'
             return self._challenge
-        wanted = (match["authzid"] or b"").decode("utf-8", "replace").replace("=2C", ",").replace("=3D", "=")
-        if wanted and wanted != token.name:
+        authorization_id = (match["authzid"] or b"").decode("utf-8", "replace").replace("=2C", ",").replace("=3D", "=")
+        if authorization_id and authorization_id != token.name:
             raise SaslFailure(
-                f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
-                f"token's principal name ({token.name})"
+                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
+                f"from the token's principal name ({token.name})"
             )
         self.name = token.name
         self.expires_at_ms = token.expires_at_ms

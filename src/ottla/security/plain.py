@@ -32,8 +32,8 @@ class PlainServer:
         if len(parts) != 3:
             raise SaslFailure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _MOST_TOKENS)}")
         authorization_id, name, password = parts
-        for what, given in (("username", name), ("password", password)):
-            if not given:
+        for what, credential in (("username", name), ("password", password)):
+            if not credential:
                 raise SaslFailure(f"Authentication failed: {what} not specified")
         expected = self._users.get(name)
         # An unknown name is compared too, in constant time: timing reveals no name and no password (CVE-2021-38153).

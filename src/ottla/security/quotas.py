@@ -122,21 +122,21 @@ class Sensors:
 
     def __init__(self, window_num: int, window_ms: int) -> None:
         self._shape = (window_num, window_ms)
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._sensors: dict[tuple[Any, ...], Any] = {}
 
     def rate(self, key: tuple[Any, ...]) -> RateSensor:
-        found: RateSensor = self._get(key, RateSensor)
-        return found
+        sensor: RateSensor = self._get(key, RateSensor)
+        return sensor
 
     def bucket(self, key: tuple[Any, ...]) -> TokenBucket:
-        found: TokenBucket = self._get(key, TokenBucket)
-        return found
+        token_bucket: TokenBucket = self._get(key, TokenBucket)
+        return token_bucket
 
     def _get(self, key: tuple[Any, ...], kind: type[Any]) -> Any:
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _MAX_SENSORS:
-                for old in list(self._known)[: _MAX_SENSORS // 2]:
-                    del self._known[old]
-            found = self._known[key] = kind(*self._shape)
-        return found
+        sensor = self._sensors.get(key)
+        if sensor is None:
+            if len(self._sensors) >= _MAX_SENSORS:
+                for old in list(self._sensors)[: _MAX_SENSORS // 2]:
+                    del self._sensors[old]
+            sensor = self._sensors[key] = kind(*self._shape)
+        return sensor

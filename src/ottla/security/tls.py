@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.security.java_keystores import MAX_STORE_BYTES, JavaKeyStore, load_key_store
 from ottla.security.key_files import load_chain
-from ottla.security.key_stores import MAX_STORE_BYTES, KeyStore, load_key_store
 from ottla.security.principals import PrincipalRuleError, distinguished_name, principal_mapper
 from ottla.security.tls_level import set_security_level, weakness
 
@@ -42,9 +42,9 @@ def server_context(config: BrokerConfig, *, client_auth: bool) -> ssl.SSLContext
     """The context of a listener; `config` already has the listener's own settings (`config.for_listener`)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _configure(context, config, _stores(config), key_needed=True)
-    wanted = _CLIENT_AUTH[config.ssl_client_auth] if client_auth else ssl.CERT_NONE
-    if wanted != ssl.CERT_NONE:
-        context.verify_mode = wanted
+    verify_mode = _CLIENT_AUTH[config.ssl_client_auth] if client_auth else ssl.CERT_NONE
+    if verify_mode != ssl.CERT_NONE:
+        context.verify_mode = verify_mode
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     return context
 
@@ -129,7 +129,7 @@ def _read(name: str, path: str) -> bytes:
         raise TlsError(f"{name}={path}: {error.strerror}") from error
 
 
-def _store(name: str, kind: str, path: str, password: str | None, key_password: str | None) -> KeyStore:
+def _store(name: str, kind: str, path: str, password: str | None, key_password: str | None) -> JavaKeyStore:
     if kind not in ("JKS", "PKCS12"):
         raise TlsError(f"{name}.type={kind} cannot be read here; use PEM, PKCS12 or JKS")
     try:

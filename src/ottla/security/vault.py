@@ -114,16 +114,16 @@ class VaultSource:
         request = Request(url, data=data, headers=headers)  # noqa: S310 - http and https only, checked above
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
-                found = json.loads(read_answer(answer, _MAX_BYTES))
+                document = json.loads(read_answer(answer, _MAX_BYTES))
         except HTTPError as error:
             error.close()
             kind = _RefusedError if error.code in (400, 401, 403) else KeyStoreError
             raise kind(f"{_SETTING}: {urlsplit(url).path} answered {error.code}") from None
         except (URLError, OSError, HTTPException, ValueError, RecursionError) as error:
             raise KeyStoreError(f"{_SETTING}: {self._base} cannot be asked: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise KeyStoreError(f"{_SETTING}: {urlsplit(url).path} answered something else than an object")
-        return found
+        return document
 
 
 class _RefusedError(KeyStoreError):
@@ -132,8 +132,8 @@ class _RefusedError(KeyStoreError):
 
 def _object(answer: dict[str, Any], name: str) -> dict[str, Any]:
     """A field that should be an object; an empty object if the field has a different type."""
-    found = answer.get(name)
-    return found if isinstance(found, dict) else {}
+    field = answer.get(name)
+    return field if isinstance(field, dict) else {}
 
 
 def _text(setting: str, path: str) -> str:

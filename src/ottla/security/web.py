@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ottla.security.failed_logins import FailedLogins, TooManyFailures
+from ottla.security.failed_logins import TooManyFailures, WebLoginFailures
 from ottla.security.web_hosts import WebHosts, headers_of
 from ottla.security.web_users import ANYBODY, WebAccessError, WebUser, WebUsers, check_password, hash_password, is_role
 
@@ -63,7 +63,7 @@ class WebAccess:
         self._tls_certificate = tls_certificate or tls_key
         self._tls_client_ca = tls_client_ca
         self._realm = realm
-        self.failures = FailedLogins()
+        self.failures = WebLoginFailures()
 
     @classmethod
     def from_options(
@@ -162,11 +162,11 @@ class WebAccess:
                 return None
             return await self.check(name, password, address)
         if scheme.lower() == "bearer" and self.bearer is not None:
-            found = await asyncio.get_running_loop().run_in_executor(None, self.bearer, value.strip())
-            if found is None:
+            user = await asyncio.get_running_loop().run_in_executor(None, self.bearer, value.strip())
+            if user is None:
                 self.failures.check(address)
                 self.failures.failed(address)
-            return found
+            return user
         return None
 
     async def check(self, name: str, password: str, address: str) -> WebUser | None:
@@ -175,14 +175,14 @@ class WebAccess:
         """
         if self.users is None:
             return None
-        known = self.users.remembered(name, password)
-        if known is not None:
-            return known
+        remembered_user = self.users.remembered(name, password)
+        if remembered_user is not None:
+            return remembered_user
         async with self.failures.attempt(address):
-            found = await asyncio.get_running_loop().run_in_executor(None, self.users.find, name, password)
-            if found is None:
+            user = await asyncio.get_running_loop().run_in_executor(None, self.users.find, name, password)
+            if user is None:
                 self.failures.failed(address)
-            return found
+            return user
 
     def protect(self, app: App, *, role_for: RoleFor, hosts: WebHosts | None = None) -> App:
         """An ASGI application that answers only users with the role; `scope["user"]` is the WebUser."""
@@ -262,13 +262,13 @@ def jwt_bearer(
         """Retries with fresh keys if the token names an unknown key; `UrlKeys` limits how often keys are fetched."""
         if not isinstance(keys, UrlKeys):
             return token_claims(token, rules, int(time.time() * 1000))
-        keys.refresh_if_wanted()
+        keys.refresh_if_due()
         try:
             return token_claims(token, rules, int(time.time() * 1000))
         except TokenRefused:
-            if not keys.wanted:
+            if not keys.refresh_due:
                 raise
-            keys.refresh_if_wanted()
+            keys.refresh_if_due()
             return token_claims(token, rules, int(time.time() * 1000))
 
     def find(token: str) -> WebUser | None:

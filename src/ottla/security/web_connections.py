@@ -50,17 +50,17 @@ def bounded_protocol(
     errors = logging.getLogger("uvicorn.error.connections")
     errors.setLevel(logging.ERROR)  # uvicorn's warnings are caused by peers, and have no limit
 
-    waiting: dict[Bounded | Handshake, None] = {}
+    waiting: dict[BoundedConnection | Handshake, None] = {}
     """Connections that wait for their peer, the oldest first."""
     handshakes: set[Handshake] = set()
 
-    def make_room(newcomer: Bounded | Handshake, connections: set[Any]) -> None:
+    def make_room(newcomer: BoundedConnection | Handshake, connections: set[Any]) -> None:
         if len(connections) + len(handshakes) > max_connections:
             oldest = next(iter(waiting), newcomer)
             waiting.pop(oldest, None)  # now, not at connection_lost: more connections may come before
             oldest.give_way()
 
-    class Bounded(H11Protocol):
+    class BoundedConnection(H11Protocol):
         _state = "new"
         _since = 0.0
         _timer: asyncio.TimerHandle | None = None
@@ -145,10 +145,10 @@ def bounded_protocol(
             self._timer = self.loop.call_later(head_s / 2, self._check)
 
     class Handshake(asyncio.Protocol):
-        """A connection until its TLS handshake is done; then `Bounded` has it."""
+        """A connection until its TLS handshake is done; then `BoundedConnection` has it."""
 
         def __init__(self, **uvicorns: Any) -> None:
-            self._http = Bounded(**uvicorns)
+            self._http = BoundedConnection(**uvicorns)
             self._http.handshake = self
 
         def connection_made(self, transport: Any) -> None:
@@ -183,4 +183,4 @@ def bounded_protocol(
             self._task.cancel()
             self._task.add_done_callback(lambda _: self._socket.close())
 
-    return Bounded if tls is None else Handshake
+    return BoundedConnection if tls is None else Handshake

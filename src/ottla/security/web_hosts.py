@@ -31,10 +31,10 @@ class Refused(NamedTuple):
 class WebHosts:
     def __init__(self, names: Iterable[str], *, setting: str = "--allowed-host") -> None:
         """`names`: host names, `.example.org` for every name below it, `*` for all. `setting` is named in a refusal."""
-        given = {_bare(name) for name in (*LOOPBACK_NAMES, *names) if name}
-        self._any = ANY in given
-        self._names = frozenset(name for name in given if not name.startswith("."))
-        self._suffixes = tuple(name for name in given if name.startswith("."))
+        host_patterns = {_bare(name) for name in (*LOOPBACK_NAMES, *names) if name}
+        self._any = ANY in host_patterns
+        self._names = frozenset(name for name in host_patterns if not name.startswith("."))
+        self._suffixes = tuple(name for name in host_patterns if name.startswith("."))
         self._setting = setting
 
     def knows(self, host: str) -> bool:
@@ -60,7 +60,7 @@ def host_names(listen_host: str, *more: str, machine: str = "") -> tuple[str, ..
     address.
     """
     everywhere = _bare(listen_host) in ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
-    hosts = (urlsplit(one).hostname or "" if "://" in one else one for one in more)
+    hosts = (urlsplit(address).hostname or "" if "://" in address else address for address in more)
     return tuple(name for name in (machine if everywhere else listen_host, *hosts) if name)
 
 

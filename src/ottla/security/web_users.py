@@ -64,19 +64,19 @@ def check_password(password: str, stored: str) -> bool:
     try:
         kind, *parts = stored.split("$")
         if kind == "scrypt":
-            salt, wanted = (_base64(part) for part in parts)
+            salt, expected = (_base64(part) for part in parts)
             made = hashlib.scrypt(password.encode(), salt=salt, **_SCRYPT)
         elif kind == "pbkdf2_sha256":
             iterations = int(parts[0])
-            salt, wanted = (bytes.fromhex(part) for part in parts[1:])
+            salt, expected = (bytes.fromhex(part) for part in parts[1:])
             if not 0 < iterations <= _MAX_ITERATIONS:
                 return False
-            made = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations, len(wanted))
+            made = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations, len(expected))
         else:
             return False
     except (ValueError, IndexError, binascii.Error):
         return False
-    return hmac.compare_digest(made, wanted)
+    return hmac.compare_digest(made, expected)
 
 
 def _base64(text: str) -> bytes:
@@ -125,9 +125,9 @@ class WebUsers:
 
     def find(self, name: str, password: str) -> WebUser | None:
         """Blocks for some 50 ms the first time; a good password is remembered for a minute, as a keyed hash."""
-        known = self.remembered(name, password)
-        if known is not None:
-            return known
+        remembered_user = self.remembered(name, password)
+        if remembered_user is not None:
+            return remembered_user
         entry = self._entries.get(name, _NOBODY)
         if not entry.matches(password) or entry is _NOBODY:
             return None
@@ -139,8 +139,8 @@ class WebUsers:
     def remembered(self, name: str, password: str) -> WebUser | None:
         """The user who logged in with this password in the last minute. Needs no password hashing."""
         self._refresh()
-        known = self._remembered.get(self._key(name, password))
-        return known[1] if known is not None and known[0] > time.monotonic() else None
+        remembered_login = self._remembered.get(self._key(name, password))
+        return remembered_login[1] if remembered_login is not None and remembered_login[0] > time.monotonic() else None
 
     def _key(self, name: str, password: str) -> bytes:
         return hmac.digest(self._secret, f"{name}\0{password}".encode(), "sha256")
@@ -170,19 +170,19 @@ def _entries(lines: list[str], path: Path) -> dict[str, _Entry]:
 
 
 def _entry(line: str, where: str) -> _Entry:
-    name, *rest = line.split(":")
-    if not name or not rest or len(rest) > 2 or not rest[-1]:
+    name, *fields = line.split(":")
+    if not name or not fields or len(fields) > 2 or not fields[-1]:
         raise WebAccessError(f"{where}: write NAME:ROLE:HASH or NAME:SECRET")
-    if len(rest) == 1:
-        if all(is_role(word.strip().lower()) for word in rest[0].split(",")):
+    if len(fields) == 1:
+        if all(is_role(word.strip().lower()) for word in fields[0].split(",")):
             raise WebAccessError(
                 f"{where}: the user {name!r} has a role and no password; write NAME:ROLE:HASH, with a hash of "
                 "`ottla console --hash-password` (a password that is the name of a role is not taken in plain)"
             )
-        return _Entry(WebUser(name, "admin"), rest[0])
-    roles = [role.strip() for role in rest[0].split(",")]
+        return _Entry(WebUser(name, "admin"), fields[0])
+    roles = [role.strip() for role in fields[0].split(",")]
     if not all(map(is_role, roles)):
         raise WebAccessError(f"{where}: a role is one of {', '.join(_RANK)}")
-    if not rest[1].startswith(_SCHEMES):
+    if not fields[1].startswith(_SCHEMES):
         raise WebAccessError(f"{where}: no hash of a password behind the role (ottla console --hash-password)")
-    return _Entry(WebUser(name, max(roles, key=_RANK.__getitem__)), rest[1])
+    return _Entry(WebUser(name, max(roles, key=_RANK.__getitem__)), fields[1])

@@ -178,7 +178,7 @@ async def _refresh(security: ListenerSecurity, first: asyncio.Event) -> None:
     while True:
         sasl = security.sasl
         keys = sasl.keys if sasl is not None else None
-        if isinstance(keys, UrlKeys) and sasl is not None and (keys.wanted or loop.time() >= due):
+        if isinstance(keys, UrlKeys) and sasl is not None and (keys.refresh_due or loop.time() >= due):
             try:
                 await loop.run_in_executor(None, keys.refresh)
                 due = loop.time() + sasl.keys_refresh_ms / 1000

@@ -22,7 +22,7 @@ MAX_STORE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyStore:
+class JavaKeyStore:
     certificates: tuple[bytes, ...]
     """Trusted certificates, DER."""
     key: bytes | None = None
@@ -45,7 +45,7 @@ def is_pem(path: str) -> bool:
         return b"-----BEGIN" in file.read(65536)
 
 
-def load_key_store(path: str, password: str | None, key_password: str | None = None) -> KeyStore:
+def load_key_store(path: str, password: str | None, key_password: str | None = None) -> JavaKeyStore:
     """A JKS or PKCS12 file; OSError when it cannot be read."""
     with Path(path).open("rb") as file:
         data = file.read(MAX_STORE_BYTES + 1)
@@ -65,18 +65,20 @@ def _pem(der: bytes) -> str:
     return f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
 
 
-def _pkcs12(data: bytes, password: str | None) -> KeyStore:
+def _pkcs12(data: bytes, password: str | None) -> JavaKeyStore:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 
     store = pkcs12.load_pkcs12(data, (password or "").encode())
-    others = tuple(entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs)
+    additional_certificates = tuple(entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs)
     if store.key is None or store.cert is None:
-        return KeyStore(certificates=others)
+        return JavaKeyStore(certificates=additional_certificates)
     key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return KeyStore(certificates=(), key=key, chain=(store.cert.certificate.public_bytes(Encoding.DER), *others))
+    return JavaKeyStore(
+        certificates=(), key=key, chain=(store.cert.certificate.public_bytes(Encoding.DER), *additional_certificates)
+    )
 
 
-def _jks(data: bytes, password: str | None, key_password: str | None) -> KeyStore:
+def _jks(data: bytes, password: str | None, key_password: str | None) -> JavaKeyStore:
     """Sun's format: entries, then a SHA-1 over the password and everything before it."""
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
     if password is not None and hashlib.sha1(_utf16(password) + _PHRASE + body).digest() != digest:  # noqa: S324 - the format's
@@ -96,12 +98,12 @@ def _jks(data: bytes, password: str | None, key_password: str | None) -> KeyStor
             certificates.append(reader.certificate(version))
         elif tag == _PRIVATE:
             locked = reader.sized()
-            found = tuple(reader.certificate(version) for _ in range(reader.count()))
+            key_chain = tuple(reader.certificate(version) for _ in range(reader.count()))
             if key is None:
-                key, chain = _unlocked(locked, key_password or ""), found
+                key, chain = _unlocked(locked, key_password or ""), key_chain
         else:
             raise ValueError(f"an entry of kind {tag} is not known")
-    return KeyStore(certificates=tuple(certificates), key=key, chain=chain)
+    return JavaKeyStore(certificates=tuple(certificates), key=key, chain=chain)
 
 
 class _Reader:
@@ -150,7 +152,7 @@ def _unlocked(wrapped: bytes, password: str) -> bytes:
     while len(stream) < len(locked):
         link = hashlib.sha1(secret + link).digest()  # noqa: S324 - the format's
         stream += link
-    plain = bytes(one ^ other for one, other in zip(locked, stream, strict=False))
+    plain = bytes(locked_byte ^ other for locked_byte, other in zip(locked, stream, strict=False))
     if hashlib.sha1(secret + plain).digest() != check:  # noqa: S324 - the format's
         raise ValueError("the password of the key is wrong (ssl.key.password)")
     key = load_der_private_key(plain, None)
