@@ -32,7 +32,7 @@ class Catalogue:
         """Replaces version -1 by the number of the latest version: a later version may be a different schema."""
         if len(references) > MAX_REFERENCES:
             raise invalid_schema(f"more than {MAX_REFERENCES} references", schema_type)
-        found = []
+        pinned_references = []
         for reference in references:
             if reference.version != _LATEST and not 1 <= reference.version <= MAX_INT:
                 text = f"the reference {reference.name} has the version {reference.version}: not in [1, 2^31-1]"
@@ -41,8 +41,8 @@ class Catalogue:
                 version = self._find(context, reference, deleted=deleted).version
             except SchemaProblem as problem:
                 raise invalid_schema(str(problem), schema_type) from problem
-            found.append(msgspec.structs.replace(reference, version=version))
-        return tuple(found)
+            pinned_references.append(msgspec.structs.replace(reference, version=version))
+        return tuple(pinned_references)
 
     def source(
         self, context: str, schema_type: str, text: str, references: tuple[SchemaReference, ...], *, deleted: bool
@@ -88,9 +88,9 @@ class Catalogue:
         subject, version = in_context(context, reference.subject), reference.version
         if version == _LATEST:
             versions = self._state.versions(subject)
-            found = versions[-1] if versions else None
+            schema_version = versions[-1] if versions else None
         else:
-            found = self._state.subjects.get(subject, {}).get(version)
-        if found is None or (found.deleted and not deleted):
+            schema_version = self._state.subjects.get(subject, {}).get(version)
+        if schema_version is None or (schema_version.deleted and not deleted):
             raise SchemaProblem(f'No schema reference found for subject "{reference.subject}" and version {version}')
-        return found
+        return schema_version

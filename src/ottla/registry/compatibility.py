@@ -48,9 +48,9 @@ def needed(level: str, earlier: Sequence[_Earlier]) -> Sequence[_Earlier]:
 def check(level: str, schema: ParsedSchema, earlier: Sequence[Earlier]) -> list[Finding]:
     """`earlier` in order of version. All findings of the newest version that has any."""
     for version, other in reversed(needed(level, earlier)):
-        found = against(level, schema, version, other, Budget())
-        if found:
-            return found
+        findings = against(level, schema, version, other, Budget())
+        if findings:
+            return findings
     return []
 
 
@@ -59,12 +59,12 @@ def against(level: str, schema: ParsedSchema, version: int, other: ParsedSchema,
     if schema.schema_type != other.schema_type:
         text = f"the schema is {schema.schema_type}, version {version} is {other.schema_type}"
         return [Finding(version, BACKWARD, Incompatibility("SCHEMA_TYPE_CHANGED", "/", text))]
-    found = []
+    findings = []
     if level.startswith(("BACKWARD", "FULL")):
-        found += [Finding(version, BACKWARD, reason) for reason in schema.incompatibilities(other, budget)]
+        findings += [Finding(version, BACKWARD, reason) for reason in schema.incompatibilities(other, budget)]
     if level.startswith(("FORWARD", "FULL")):
-        found += [Finding(version, "FORWARD", reason) for reason in other.incompatibilities(schema, budget)]
-    return found
+        findings += [Finding(version, "FORWARD", reason) for reason in other.incompatibilities(schema, budget)]
+    return findings
 
 
 def shown(findings: Sequence[Finding], level: str) -> list[str]:

@@ -113,8 +113,8 @@ class Register:
         if findings:
             raise incompatible(subject, shown(findings, level))
         context = queries.state.context(context_of(subject))
-        known = context.by_digest.get(digest(text, request.references or (), request.metadata, request.rule_set))
-        return self._write(source.schema_type, text, context.max_id + 1 if known is None else known, version)
+        schema_id = context.by_digest.get(digest(text, request.references or (), request.metadata, request.rule_set))
+        return self._write(source.schema_type, text, context.max_id + 1 if schema_id is None else schema_id, version)
 
     def _existing(self, queries: Queries, schema_type: str, text: str) -> SchemaValue | None:
         try:
@@ -236,10 +236,10 @@ class DeleteVersion:
             if not alive:
                 raise subject_not_found(self.subject)
             return alive[-1]
-        found = queries.state.subjects[self.subject].get(number)
-        if found is None:
+        schema_version = queries.state.subjects[self.subject].get(number)
+        if schema_version is None:
             raise version_not_found(number)
-        return found
+        return schema_version
 
 
 class SetConfig:

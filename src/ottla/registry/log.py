@@ -85,7 +85,7 @@ class SchemasLog:
 
     def _wake(self) -> None:
         due = [callback for position, callback in self._waiting if position <= self.position]
-        self._waiting = [each for each in self._waiting if each[0] > self.position]
+        self._waiting = [waiter for waiter in self._waiting if waiter[0] > self.position]
         for callback in due:
             callback()
 

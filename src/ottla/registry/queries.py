@@ -50,24 +50,24 @@ class Queries:
     def subjects(self, prefix: str, *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
         """The prefix `:*:` means every context, else the prefix names the context (default: the default context)."""
         everywhere = prefix.startswith(":*:")
-        wanted = prefix.removeprefix(":*:")
-        found = []
+        local_prefix = prefix.removeprefix(":*:")
+        matching_subjects = []
         for subject, versions in self.state.subjects.items():
             if everywhere:
-                matches = local_name(subject).startswith(wanted) if wanted else True
+                matches = local_name(subject).startswith(local_prefix) if local_prefix else True
             else:
                 matches = subject.startswith(prefix) and (context_of(subject) == context_of(prefix))
             alive = any(not value.deleted for value in versions.values())
             if matches and (not alive if deleted_only else alive or deleted):
-                found.append(subject)
-        return sorted(found)
+                matching_subjects.append(subject)
+        return sorted(matching_subjects)
 
     def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[int]:
         values = self.state.versions(subject, deleted=deleted or deleted_only)
-        found = [value.version for value in values if value.deleted or not deleted_only]
-        if not found:
+        version_numbers = [value.version for value in values if value.deleted or not deleted_only]
+        if not version_numbers:
             raise subject_not_found(subject)
-        return found
+        return version_numbers
 
     def version(self, subject: str, text: str, *, deleted: bool = False) -> SchemaValue:
         number = version_number(text)
@@ -89,9 +89,9 @@ class Queries:
         values = self.state.versions(subject, deleted=deleted)
         if not values and check_subject:
             raise subject_not_found(subject)
-        wanted, extras = (text, request.references), digest("", (), request.metadata, request.rule_set)
+        schema_key, extras = (text, request.references), digest("", (), request.metadata, request.rule_set)
         for value in reversed(values):
-            if value.schema_type != schema_type or (value.schema, self._pinned(value)) != wanted:
+            if value.schema_type != schema_type or (value.schema, self._pinned(value)) != schema_key:
                 continue
             if digest("", (), value.metadata, value.rule_set) == extras:
                 return value
@@ -108,15 +108,18 @@ class Queries:
     def by_id(self, schema_id: int, subject: str | None = None) -> SchemaValue:
         """Looks in the subject's context; for a bare subject without a match there, in all contexts."""
         context = context_of(subject) if subject else DEFAULT_CONTEXT
-        found = self.state.by_id(context, schema_id)
-        if not found and subject and context == DEFAULT_CONTEXT:
+        values_by_subject = self.state.by_id(context, schema_id)
+        if not values_by_subject and subject and context == DEFAULT_CONTEXT:
             for name in self.state.contexts:
                 if qualified(name, subject) in self.state.subjects and self.state.by_id(name, schema_id):
-                    found = self.state.by_id(name, schema_id)
+                    values_by_subject = self.state.by_id(name, schema_id)
                     break
-        if not found:
+        if not values_by_subject:
             raise schema_not_found(schema_id)
-        return next((value for value in found.values() if value.subject == subject), next(iter(found.values())))
+        return next(
+            (value for value in values_by_subject.values() if value.subject == subject),
+            next(iter(values_by_subject.values())),
+        )
 
     def by_guid(self, guid: str) -> SchemaValue:
         try:
@@ -130,13 +133,13 @@ class Queries:
     def holders(self, schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaValue]:
         """Every version that has the id."""
         value = self.by_id(schema_id, subject)
-        found = self.state.by_id(context_of(value.subject), schema_id).values()
-        alive = [each for each in found if deleted or not each.deleted]
-        return sorted(alive, key=lambda each: (each.subject, each.version))
+        schema_versions = self.state.by_id(context_of(value.subject), schema_id).values()
+        alive = [schema_version for schema_version in schema_versions if deleted or not schema_version.deleted]
+        return sorted(alive, key=lambda schema_version: (schema_version.subject, schema_version.version))
 
     def referenced_by(self, subject: str, version: int, *, deleted: bool = True) -> list[SchemaValue]:
-        found = self.state.referenced_by.get((subject, version), set())
-        values = [self.state.subjects[name][number] for name, number in sorted(found)]
+        referrer_keys = self.state.referenced_by.get((subject, version), set())
+        values = [self.state.subjects[name][number] for name, number in sorted(referrer_keys)]
         return [value for value in values if deleted or not value.deleted]
 
     # Settings
@@ -166,7 +169,7 @@ class Queries:
         if subject == GLOBAL:
             return bool(self.state.subjects)
         if subject.endswith(":") and subject.startswith(":."):
-            return any(context_of(each) == context_of(subject) for each in self.state.subjects)
+            return any(context_of(subject_name) == context_of(subject) for subject_name in self.state.subjects)
         return subject in self.state.subjects
 
     def contexts(self, sees: Callable[[str], bool] = lambda _: True) -> list[str]:

@@ -121,11 +121,11 @@ class SchemaThread:
 
     def _parse(self, source: Source, budget: Budget) -> ParsedSchema:
         """A schema that is kept costs what it cost before: the verdict does not depend on what others have asked."""
-        known = self._parsed.get(source)
-        if known is not None:
+        kept_schema = self._parsed.get(source)
+        if kept_schema is not None:
             self._parsed.move_to_end(source)
-            budget.spend(known[1])
-            return known[0]
+            budget.spend(kept_schema[1])
+            return kept_schema[0]
         part = budget.part()
         schema = parse_schema(*source, part)
         self._parsed[source] = (schema, part.spent)
@@ -167,21 +167,21 @@ class Work:
             if other is None:
                 other = self._earlier[id(value)] = (value, stored(value))
             job = Job(level, source, value.version, other[1])
-            found = self._done.get(job)
-            if found is None:
+            findings = self._done.get(job)
+            if findings is None:
                 missing.append(job)
                 if len(missing) == _AT_ONCE:
                     break
-            elif found and not missing:
-                return list(found)  # type: ignore[arg-type]  # a job with another schema has findings
+            elif findings and not missing:
+                return list(findings)  # type: ignore[arg-type]  # a job with another schema has findings
         if missing:
             raise Unprepared(self, missing)
         return []
 
     async def do(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            found = self._done[job] = await self._thread.run(job, self._budget, self._client)
-            if job.other is not None and found:
+            findings = self._done[job] = await self._thread.run(job, self._budget, self._client)
+            if job.other is not None and findings:
                 return
 
     async def answer(self, ask: Callable[[], _Answer]) -> _Answer:

@@ -142,8 +142,8 @@ class Registry:
 
     async def _find_writer(self) -> None:
         """One search for all requests that wait: each takes a client of its own and a thread that logins need too."""
-        found = await asyncio.to_thread(writer_id, self.settings)
-        self._writer = None if found is None else self.peers.read(found)
+        peer_id = await asyncio.to_thread(writer_id, self.settings)
+        self._writer = None if peer_id is None else self.peers.read(peer_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -89,8 +89,12 @@ class RegistryState:
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaValue]:
         """In order of version."""
-        found = self.subjects.get(subject, {})
-        return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
+        subject_versions = self.subjects.get(subject, {})
+        return [
+            subject_versions[number]
+            for number in sorted(subject_versions)
+            if deleted or not subject_versions[number].deleted
+        ]
 
     def by_id(self, context: str, schema_id: int) -> dict[tuple[str, int], SchemaValue]:
         return self.context(context).by_id.get(schema_id, {})
@@ -107,8 +111,8 @@ class RegistryState:
 
     def kept(self, context: str) -> bool:
         """Whether the largest id would survive without the version that has it."""
-        found = self.context(context)
-        return found.kept_id >= found.max_id
+        schema_context = self.context(context)
+        return schema_context.kept_id >= schema_context.max_id
 
     # Replay
 
@@ -125,8 +129,8 @@ class RegistryState:
         elif key.keytype == DELETE_SUBJECT and value:
             self._replay_delete_subject(key.subject or "", decode_delete(value).version)
         elif key.keytype == CLEAR_SUBJECT:
-            for number, found in list(self.subjects.get(key.subject or "", {}).items()):
-                if found.deleted:
+            for number, schema_version in list(self.subjects.get(key.subject or "", {}).items()):
+                if schema_version.deleted:
                     self._forget(key.subject or "", number)
         elif key.keytype == NOOP and value:
             for name, max_id in decode_ids(value).max_ids.items():
@@ -135,10 +139,10 @@ class RegistryState:
                 context.kept_id = max(context.kept_id, max_id)
 
     def _own_context(self, name: str) -> Context:
-        found = self.contexts.get(name)
-        if found is None:
-            found = self.contexts[name] = Context()
-        return found
+        context = self.contexts.get(name)
+        if context is None:
+            context = self.contexts[name] = Context()
+        return context
 
     def _replay_schema(self, key: Key, data: bytes | None) -> None:
         subject, version = key.subject or "", key.version or 0

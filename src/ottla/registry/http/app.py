@@ -37,13 +37,13 @@ class RegistryApp:
             return
         headers = headers_of(scope)
         try:
-            found = await self._answer(scope, headers, receive)
+            response = await self._answer(scope, headers, receive)
         except RegistryError as error:
-            found = failure(error)
+            response = failure(error)
         except Exception as error:  # the supervisor of requests: one that fails must not end the server
             log.error("request.failed", path=scope["path"], exc_info=error)
-            found = failure(RegistryError(50001, f"Internal error: {type(error).__name__}"))
-        await _send(found, headers, scope["method"], send)
+            response = failure(RegistryError(50001, f"Internal error: {type(error).__name__}"))
+        await _send(response, headers, scope["method"], send)
 
     async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
         if scope["method"] not in {"POST", "PUT", "DELETE"}:
@@ -78,9 +78,9 @@ class RegistryApp:
                 return await forward(registry, request)
             except Elected:
                 log.debug("request.kept", path=request.target)
-        found = await route.handler(registry, request)
-        found.headers[OFFSET] = str(registry.log.position)
-        return found
+        response = await route.handler(registry, request)
+        response.headers[OFFSET] = str(registry.log.position)
+        return response
 
 
 def _request(scope: Scope, headers: dict[str, str], body: bytes) -> Request:
@@ -98,12 +98,12 @@ def _check_content_type(header: str | None) -> None:
         raise RegistryError(415, f"HTTP 415 Unsupported Media Type: {kind}, expected {JSON_V1}")
 
 
-async def _send(found: Answer, headers: dict[str, str], method: str, send: Send) -> None:
-    kind = found.content_type
+async def _send(response: Answer, headers: dict[str, str], method: str, send: Send) -> None:
+    kind = response.content_type
     accepted = headers.get("accept", "")
     if kind == JSON_V1 and JSON_V1 not in accepted:
-        kind = next((each for each in CONTENT_TYPES[1:3] if each in accepted), kind)
-    lines = [(b"content-type", kind.encode()), (b"content-length", str(len(found.body)).encode())]
-    lines += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in found.headers.items()]
-    await send({"type": "http.response.start", "status": found.status, "headers": lines})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else found.body})
+        kind = next((content_type for content_type in CONTENT_TYPES[1:3] if content_type in accepted), kind)
+    lines = [(b"content-type", kind.encode()), (b"content-length", str(len(response.body)).encode())]
+    lines += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
+    await send({"type": "http.response.start", "status": response.status, "headers": lines})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else response.body})

@@ -100,15 +100,15 @@ async def _check(registry: Registry, request: Request, version: str | None) -> A
         return registry.queries.findings(work, subject, source, body.metadata, only=version)
 
     level, findings = await work.answer(ask)
-    found: dict[str, Any] = {"is_compatible": not findings}
+    response: dict[str, Any] = {"is_compatible": not findings}
     if request.flag("verbose"):
-        found["messages"] = shown(findings, level)
-    return answer(found)
+        response["messages"] = shown(findings, level)
+    return answer(response)
 
 
 async def contexts(registry: Registry, request: Request) -> Answer:
-    found = registry.queries.contexts(request.sees)
-    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+    listed_contexts = registry.queries.contexts(request.sees)
+    return answer(page(listed_contexts, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def root(_: Registry, __: Request) -> Answer:

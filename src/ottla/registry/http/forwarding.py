@@ -48,7 +48,7 @@ async def forward(registry: Registry, request: Request) -> Answer:
                 raise problem
         else:
             try:
-                found = await asyncio.get_running_loop().run_in_executor(
+                response = await asyncio.get_running_loop().run_in_executor(
                     registry.forwards, _send, registry.settings, url, request
                 )
             except ConnectionRefusedError as error:
@@ -58,9 +58,9 @@ async def forward(registry: Registry, request: Request) -> Answer:
                 if request.method == "DELETE":
                     raise problem from error
             else:
-                if found.status != 503:
-                    await _catch_up(registry, found)
-                    return found
+                if response.status != 503:
+                    await _catch_up(registry, response)
+                    return response
                 problem = unknown_leader()
         again = True
         await asyncio.sleep(_PAUSE_S)
@@ -77,9 +77,9 @@ class Elected(Exception):
     """This instance became the writer while it looked for one."""
 
 
-async def _catch_up(registry: Registry, found: Answer) -> None:
+async def _catch_up(registry: Registry, response: Answer) -> None:
     """Read your own writes, also here."""
-    offset = found.headers.pop(OFFSET, "")
+    offset = response.headers.pop(OFFSET, "")
     if offset.isdigit():
         await registry.writer.read_up_to(int(offset))
 

@@ -82,9 +82,9 @@ def find_route(request: Request) -> Route:
         request.context, path = path[1], path[2:]
     methods = ROUTES.get(path)
     if methods is None or "*" in path:
-        for pattern, found in _WILD:
+        for pattern, wild_methods in _WILD:
             if len(pattern) == len(path) and all(p in {"*", part} for p, part in zip(pattern, path, strict=True)):
-                methods = found
+                methods = wild_methods
                 request.parts = [part for p, part in zip(pattern, path, strict=True) if p == "*"]
                 break
     if methods is None:

@@ -29,18 +29,18 @@ def _subject_of(request: Request) -> str | None:
 
 
 async def _string(registry: Registry, request: Request, value: SchemaValue) -> JsonObject:
-    found: JsonObject = {"schema": await text_of(registry, request, value), "guid": guid_of(value)}
+    document: JsonObject = {"schema": await text_of(registry, request, value), "guid": guid_of(value)}
     if value.schema_type != AVRO:
-        found["schemaType"] = value.schema_type
+        document["schemaType"] = value.schema_type
     if value.references:
-        found["references"] = value.references
+        document["references"] = value.references
     if value.metadata is not None:
-        found["metadata"] = value.metadata
+        document["metadata"] = value.metadata
     if value.rule_set is not None:
-        found["ruleSet"] = value.rule_set
+        document["ruleSet"] = value.rule_set
     if request.flag("fetchMaxId"):
-        found["maxId"] = registry.state.context(context_of(value.subject)).max_id
-    return found
+        document["maxId"] = registry.state.context(context_of(value.subject)).max_id
+    return document
 
 
 def _by_id(registry: Registry, request: Request) -> SchemaValue:
@@ -53,22 +53,22 @@ def _visible(registry: Registry, request: Request, value: SchemaValue) -> Schema
     if request.sees(value.subject):
         return value
     holders = registry.queries.holders(value.id, value.subject, deleted=True)
-    if not any(request.sees(each.subject) for each in holders):
-        asked = request.parts[0]  # the error of a missing schema, which does not reveal ids of other subjects
-        raise schema_not_found(asked)
+    if not any(request.sees(holder.subject) for holder in holders):
+        requested_id = request.parts[0]  # the error of a missing schema, which does not reveal ids of other subjects
+        raise schema_not_found(requested_id)
     return value
 
 
 async def list_schemas(registry: Registry, request: Request) -> Answer:
     prefix = request.query.get("subjectPrefix", ":*:" if request.context is None else qualified(request.context, ""))
     deleted = request.flag("deleted")
-    found: list[SchemaValue] = []
+    listed_schemas: list[SchemaValue] = []
     for subject in filter(request.sees, registry.queries.subjects(prefix, deleted=deleted)):
         values = registry.state.versions(subject, deleted=deleted)
-        found += values[-1:] if request.flag("latestOnly") else values
+        listed_schemas += values[-1:] if request.flag("latestOnly") else values
     limit = request.number("limit", -1)
     limit = min(limit, _MAX_LISTED) if limit >= 0 else _MAX_LISTED
-    return answer([shown(value) for value in page(found, request.number("offset", 0), limit)])
+    return answer([shown(value) for value in page(listed_schemas, request.number("offset", 0), limit)])
 
 
 async def types(_: Registry, __: Request) -> Answer:
@@ -87,15 +87,17 @@ async def schema_by_id(registry: Registry, request: Request) -> Answer:
 async def subjects_by_id(registry: Registry, request: Request) -> Answer:
     _by_id(registry, request)
     holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
-    found = sorted({value.subject for value in holders if request.sees(value.subject)})
-    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+    subjects = sorted({value.subject for value in holders if request.sees(value.subject)})
+    return answer(page(subjects, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def versions_by_id(registry: Registry, request: Request) -> Answer:
     _by_id(registry, request)
     holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
-    found = [{"subject": value.subject, "version": value.version} for value in holders if request.sees(value.subject)]
-    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+    subject_versions = [
+        {"subject": value.subject, "version": value.version} for value in holders if request.sees(value.subject)
+    ]
+    return answer(page(subject_versions, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def by_guid(registry: Registry, request: Request) -> Answer:

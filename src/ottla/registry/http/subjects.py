@@ -37,9 +37,11 @@ async def text_of(registry: Registry, request: Request, value: SchemaValue) -> s
 async def list_subjects(registry: Registry, request: Request) -> Answer:
     default = "" if request.context is None else qualified(request.context, "")
     prefix = request.query.get("subjectPrefix", default)
-    found = registry.queries.subjects(prefix, deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
-    found = [subject for subject in found if request.sees(subject)]
-    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+    listed_subjects = registry.queries.subjects(
+        prefix, deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly")
+    )
+    listed_subjects = [subject for subject in listed_subjects if request.sees(subject)]
+    return answer(page(listed_subjects, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def look_up(registry: Registry, request: Request) -> Answer:
@@ -66,8 +68,8 @@ async def register(registry: Registry, request: Request) -> Answer:
 
 async def list_versions(registry: Registry, request: Request) -> Answer:
     deleted, only = request.flag("deleted"), request.flag("deletedOnly")
-    found = registry.queries.versions(subject_of(request), deleted=deleted, deleted_only=only)
-    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+    versions = registry.queries.versions(subject_of(request), deleted=deleted, deleted_only=only)
+    return answer(page(versions, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def get_version(registry: Registry, request: Request) -> Answer:
@@ -82,20 +84,20 @@ async def get_schema(registry: Registry, request: Request) -> Answer:
 
 async def referenced_by(registry: Registry, request: Request) -> Answer:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=True)
-    found = registry.queries.referenced_by(value.subject, value.version, deleted=request.flag("deleted"))
-    ids = sorted({each.id for each in found if request.sees(each.subject)})
+    referrers = registry.queries.referenced_by(value.subject, value.version, deleted=request.flag("deleted"))
+    ids = sorted({referrer.id for referrer in referrers if request.sees(referrer.subject)})
     return answer(page(ids, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def latest_with_metadata(registry: Registry, request: Request) -> Answer:
     """?key=K&value=V: the newest version whose metadata has that property."""
     subject = subject_of(request)
-    key, wanted = request.query.get("key"), request.query.get("value")
+    key, property_value = request.query.get("key"), request.query.get("value")
     values = registry.state.versions(subject, deleted=request.flag("deleted"))
     if not values:
         raise subject_not_found(subject)
     for value in reversed(values):
-        if key is None or metadata_property(value.metadata, key) == wanted:
+        if key is None or metadata_property(value.metadata, key) == property_value:
             return answer(shown(value, schema=await text_of(registry, request, value)))
     raise schema_not_found()
 

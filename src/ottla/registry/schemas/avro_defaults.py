@@ -21,22 +21,22 @@ def invalid_default(schema: Any) -> str | None:
     waiting = [schema]
     check = _Check()
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
+        node = waiting.pop()
+        if id(node) in seen:
             continue
-        seen.add(id(found))
-        if found.type in {"record", "error"}:
-            for field in found.fields:
+        seen.add(id(node))
+        if node.type in {"record", "error"}:
+            for field in node.fields:
                 if field.has_default and not check.fits(field.type, field.default):
                     default = json.dumps(field.default, separators=(",", ":"), ensure_ascii=False)
                     return f"Invalid default for field {field.name}: {default[:200]} not a {str(field.type)[:200]}"
                 waiting.append(field.type)
-        elif found.type == "array":
-            waiting.append(found.items)
-        elif found.type == "map":
-            waiting.append(found.values)
-        elif found.type in {"union", "error_union"}:
-            waiting.extend(found.schemas)
+        elif node.type == "array":
+            waiting.append(node.items)
+        elif node.type == "map":
+            waiting.append(node.values)
+        elif node.type in {"union", "error_union"}:
+            waiting.extend(node.schemas)
     return None
 
 
@@ -44,16 +44,16 @@ class _Check:
     """Each pair of type and value is judged once: many branches over deep values would be tried in every combination."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], bool] = {}
+        self._verdicts: dict[tuple[int, int], bool] = {}
 
     def fits(self, schema: Any, value: Any) -> bool:
         pair = (id(schema), id(value))
-        if pair not in self._known:
-            if len(self._known) >= _MAX_STEPS:
+        if pair not in self._verdicts:
+            if len(self._verdicts) >= _MAX_STEPS:
                 raise SchemaProblem(f"the defaults take more than {_MAX_STEPS} steps to check")
-            self._known[pair] = False  # a record whose default needs that default again has no end
-            self._known[pair] = self._judge(schema, value)
-        return self._known[pair]
+            self._verdicts[pair] = False  # a record whose default needs that default again has no end
+            self._verdicts[pair] = self._judge(schema, value)
+        return self._verdicts[pair]
 
     def _judge(self, schema: Any, value: Any) -> bool:
         kind = schema.type

@@ -60,14 +60,14 @@ class Explanation:
             return [_REFUTED]
         mark = len(self._shown)
         self._shown[pair] = None
-        found = self._compare(reader, writer, path)[:MAX_FOUND]
-        if found:
+        reasons = self._compare(reader, writer, path)[:MAX_FOUND]
+        if reasons:
             while len(self._shown) > mark:
                 self._shown.popitem()
             self._refuted.add(pair)
             if not self._quiet:
-                self._explained[pair] = found[0]
-        return found
+                self._explained[pair] = reasons[0]
+        return reasons
 
     def _compare(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         if writer.type in _UNIONS:
@@ -92,62 +92,62 @@ class Explanation:
 
     def _candidates(self, union: Any, writer: Any) -> list[Any]:
         """The branches that might read the writer: of named types, those of its name or with an alias for it."""
-        known = self._branches.get(id(union))
-        if known is None:
+        branches_by_name = self._branches.get(id(union))
+        if branches_by_name is None:
             self._budget.spend(len(union.schemas))
-            known = self._branches[id(union)] = {}
+            branches_by_name = self._branches[id(union)] = {}
             for branch in union.schemas:
                 names = (
                     {branch.name, *(f":{alias}" for alias in self._aliases(branch))} if branch.type in _NAMED else {""}
                 )
                 for name in names:
-                    known.setdefault(name, []).append(branch)
+                    branches_by_name.setdefault(name, []).append(branch)
         if writer.type not in _NAMED:
-            return known.get("", [])
-        return [*known.get(writer.name, []), *known.get(f":{writer.fullname}", [])]
+            return branches_by_name.get("", [])
+        return [*branches_by_name.get(writer.name, []), *branches_by_name.get(f":{writer.fullname}", [])]
 
     def _aliases(self, schema: Any) -> set[str]:
         """Full names, put together once for each schema."""
-        known = self._alias_names.get(id(schema))
-        if known is None:
+        full_names = self._alias_names.get(id(schema))
+        if full_names is None:
             namespace = schema.fullname.rpartition(".")[0]
             aliases = _listed(schema.props.get("aliases"))
             self._budget.spend(len(aliases))
-            known = {alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases}
-            self._alias_names[id(schema)] = known
-        return known
+            full_names = {alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases}
+            self._alias_names[id(schema)] = full_names
+        return full_names
 
     def _from_union(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
-        found = []
+        reasons = []
         for index, branch in enumerate(writer.schemas):
             if reader.type not in _UNIONS:
-                found.extend(self.compare(reader, branch, path))
+                reasons.extend(self.compare(reader, branch, path))
             elif not self.holds(reader, branch):
                 text = f"the union at path {path} lacks the branch {_name(branch)} that the other schema has"
-                found.append(_reason("MISSING_UNION_BRANCH", f"{path}{index}", text))
-        return found
+                reasons.append(_reason("MISSING_UNION_BRANCH", f"{path}{index}", text))
+        return reasons
 
     def _named(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
-        found = []
+        reasons = []
         if reader.name != writer.name and writer.fullname not in self._aliases(reader):
             text = f"the name {reader.fullname} at path {path}name differs from {writer.fullname} without an alias"
-            found.append(_reason("NAME_MISMATCH", f"{path}name", text))
+            reasons.append(_reason("NAME_MISMATCH", f"{path}name", text))
         if reader.type == "fixed":
             if reader.size != writer.size:
                 text = f"the size {reader.size} at path {path}size differs from {writer.size}"
-                found.append(_reason("FIXED_SIZE_MISMATCH", f"{path}size", text))
+                reasons.append(_reason("FIXED_SIZE_MISMATCH", f"{path}size", text))
         elif reader.type == "enum":
             self._budget.spend((len(writer.symbols) + len(reader.symbols)) // 4)
             missing = sorted(set(writer.symbols) - set(reader.symbols))[:20]
             if missing and not reader.props.get("default"):
                 text = f"the enum at path {path}symbols lacks the symbols {missing} and has no default"
-                found.append(_reason("MISSING_ENUM_SYMBOLS", f"{path}symbols", text))
+                reasons.append(_reason("MISSING_ENUM_SYMBOLS", f"{path}symbols", text))
         else:
-            found.extend(self._fields(reader, writer, path))
-        return found
+            reasons.extend(self._fields(reader, writer, path))
+        return reasons
 
     def _fields(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
-        found = []
+        reasons = []
         self._budget.spend(len(writer.fields) + len(reader.fields))
         by_name = {candidate.name: candidate for candidate in writer.fields}
         for index, field in enumerate(reader.fields):
@@ -156,11 +156,11 @@ class Explanation:
             self._budget.spend(len(names) // 4)
             written = next((by_name[name] for name in names if name in by_name), None)
             if written is not None:
-                found.extend(self.compare(field.type, written.type, f"{at}type/"))
+                reasons.extend(self.compare(field.type, written.type, f"{at}type/"))
             elif not field.has_default:
                 text = f"the field {field.name} at path {at} has no default value and the other schema lacks it"
-                found.append(_reason("READER_FIELD_MISSING_DEFAULT_VALUE", at, text))
-        return found
+                reasons.append(_reason("READER_FIELD_MISSING_DEFAULT_VALUE", at, text))
+        return reasons
 
 
 def _listed(names: Any) -> list[str]:

@@ -82,12 +82,12 @@ def _loads(text: str, budget: Budget) -> Any:
     budget.spend((budget.spent - before) * (_STEPS_A_NODE - 1))
     waiting = [value]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            fields = each.get("fields")
+        node = waiting.pop()
+        if isinstance(node, dict):
+            fields = node.get("fields")
             # The avro package looks through all names before for each field.
             budget.spend(len(fields) ** 2 // 200 if isinstance(fields, list) else 0)
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
     return value

@@ -23,15 +23,15 @@ _NOTHING: dict[str, Any] = {"not": {}}
 
 
 class Documents:
-    def __init__(self, root: Any, others: Mapping[str, Any], budget: Budget | None = None) -> None:
-        self._others = others
+    def __init__(self, root: Any, references: Mapping[str, Any], budget: Budget | None = None) -> None:
+        self._referenced = references
         self._root = root
         self._ids: dict[str, Any] = {}
         self._dynamic: dict[str, list[tuple[Any, Any]]] = {}
         """Each `$dynamicAnchor` with its schemas and their documents."""
         self._effective: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._drafts: dict[int, str] = {}
-        for document in (*others.values(), root):
+        for document in (*references.values(), root):
             self._collect(document, "", document, given_or_new(budget))
         base = root.get("$id") or root.get("id") if isinstance(root, dict) else None
         self._base = base if isinstance(base, str) else ""
@@ -43,9 +43,9 @@ class Documents:
 
     def same_text(self, other: Documents) -> bool:
         """As text: in Python 1 == True, in JSON it is not."""
-        if self._root != other._root or self._others != other._others:
+        if self._root != other._root or self._referenced != other._referenced:
             return False
-        return dump_json([self._root, self._others]) == dump_json([other._root, other._others])
+        return dump_json([self._root, self._referenced]) == dump_json([other._root, other._referenced])
 
     def _collect(self, schema: Any, base: str, home: Any, budget: Budget) -> None:
         """Every `$id`, `$anchor` and `$dynamicAnchor` of a document."""
@@ -77,42 +77,42 @@ class Documents:
 
     def draft(self, home: Any) -> str:
         """A document without `$schema` has the draft of the one that refers to it."""
-        found = self._drafts.get(id(home))
-        if found is None:
-            found = self._drafts[id(home)] = _draft_of(home) or self._draft
-        return found
+        draft = self._drafts.get(id(home))
+        if draft is None:
+            draft = self._drafts[id(home)] = _draft_of(home) or self._draft
+        return draft
 
     def effective(self, schema: dict[str, Any], draft: str) -> dict[str, Any]:
         """The schema without keywords that its draft ignores; the same object each time."""
         alone = draft in {"4", "6", "7"} and isinstance(schema.get("$ref"), str) and len(schema) > 1
         if not alone and IGNORED[draft].isdisjoint(schema):
             return schema
-        known = self._effective.get(id(schema))
-        if known is None:
+        reduced = self._effective.get(id(schema))
+        if reduced is None:
             kept = {
                 name: value for name, value in schema.items()
                 if name not in IGNORED[draft] and (not alone or name == "$ref" or name in ANNOTATIONS)
             }  # fmt: skip
             if len(kept) == len(schema):
                 return schema
-            known = self._effective[id(schema)] = (schema, kept)
-        return known[1]
+            reduced = self._effective[id(schema)] = (schema, kept)
+        return reduced[1]
 
     def retrieve(self, uri: str) -> Any:
         """What jsonschema-rs asks for; ValueError when no reference has that name."""
-        found = self._document(uri.removeprefix("json-schema:///"))
-        if found is None:
+        document = self._document(uri.removeprefix("json-schema:///"))
+        if document is None:
             raise ValueError(f"no reference is named {uri.removeprefix('json-schema:///')[:200]}")
-        return found
+        return document
 
     def _document(self, name: str) -> Any:
-        if name in self._others:
-            return self._others[name]
+        if name in self._referenced:
+            return self._referenced[name]
         if name in self._ids:
             return self._ids[name]
         # A relative $ref was joined with the $id of the document that has it.
-        matching = [other for other in self._others if name.endswith(f"/{other}")]
-        return self._others[max(matching, key=len)] if matching else None
+        matching = [other for other in self._referenced if name.endswith(f"/{other}")]
+        return self._referenced[max(matching, key=len)] if matching else None
 
     def resolve(self, ref: str, home: Any) -> tuple[Any, Any]:
         """The schema that `ref` means inside the document `home`, and the document that it is in."""
@@ -130,8 +130,8 @@ class Documents:
         if not fragment:
             return document, document
         if not fragment.startswith("/"):
-            found = self._ids.get(f"{urljoin(base, url)}#{fragment}")
-            return self._ids.get(f"#{fragment}", True) if found is None else found, document
+            anchored = self._ids.get(f"{urljoin(base, url)}#{fragment}")
+            return self._ids.get(f"#{fragment}", True) if anchored is None else anchored, document
         return _pointer(document, fragment)
 
     def dynamic(self, ref: str, home: Any) -> list[tuple[Any, Any]]:
@@ -181,12 +181,12 @@ class Side:
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             ref = self.schema.get(keyword)
             if isinstance(ref, str):
-                found = [self.documents.resolve(ref, self.home)] if keyword == "$ref" else (
+                target_schemas = [self.documents.resolve(ref, self.home)] if keyword == "$ref" else (
                     self.documents.dynamic(ref, self.home)
                 )  # fmt: skip
-                if not all(isinstance(schema, dict | bool) for schema, _ in found):
+                if not all(isinstance(schema, dict | bool) for schema, _ in target_schemas):
                     raise SchemaProblem(f"{ref[:200]} is no schema")
-                return [Side(schema, home, self.documents) for schema, home in found]
+                return [Side(schema, home, self.documents) for schema, home in target_schemas]
         return []
 
 
@@ -204,16 +204,14 @@ def _draft_of(document: Any) -> str | None:
 
 
 def _pointer(document: Any, pointer: str) -> tuple[Any, Any]:
-    found, home = document, document
+    node, home = document, document
     for raw in pointer.lstrip("/").split("/"):
         step = unquote(raw).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict):
-            found = found.get(step, True)
-        elif (
-            isinstance(found, list) and step.isascii() and step.isdigit() and len(step) < 10 and int(step) < len(found)
-        ):
-            found = found[int(step)]
+        if isinstance(node, dict):
+            node = node.get(step, True)
+        elif isinstance(node, list) and step.isascii() and step.isdigit() and len(step) < 10 and int(step) < len(node):
+            node = node[int(step)]
         else:
             return True, home
-        home = _home(found, home) if isinstance(found, dict) else home
-    return found, home
+        home = _home(node, home) if isinstance(node, dict) else home
+    return node, home

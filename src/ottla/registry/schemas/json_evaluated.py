@@ -37,17 +37,20 @@ def plain(side: Side, budget: Budget, *, sure: bool) -> dict[str, Any]:
         return schema
     evaluated = Evaluated()
     _below(side, evaluated, budget, set(), sure=sure)
-    found = {name: value for name, value in schema.items() if not name.startswith("unevaluated")}
+    plain_schema = {name: value for name, value in schema.items() if not name.startswith("unevaluated")}
     if names is not None and "additionalProperties" not in schema and not evaluated.all_names:
-        found["properties"] = {**dict.fromkeys(evaluated.names, _TRUE), **schema.get("properties", {})}
-        found["patternProperties"] = {**dict.fromkeys(evaluated.patterns, _TRUE), **schema.get("patternProperties", {})}
-        found["additionalProperties"] = names
+        plain_schema["properties"] = {**dict.fromkeys(evaluated.names, _TRUE), **schema.get("properties", {})}
+        plain_schema["patternProperties"] = {
+            **dict.fromkeys(evaluated.patterns, _TRUE),
+            **schema.get("patternProperties", {}),
+        }
+        plain_schema["additionalProperties"] = names
     if items is not None and not evaluated.all_items:
-        _items(side, found, items, evaluated, sure=sure)
-    return found
+        _items(side, plain_schema, items, evaluated, sure=sure)
+    return plain_schema
 
 
-def _items(side: Side, found: dict[str, Any], rest: Any, evaluated: Evaluated, *, sure: bool) -> None:
+def _items(side: Side, plain_schema: dict[str, Any], unevaluated: Any, evaluated: Evaluated, *, sure: bool) -> None:
     schema, draft = side.schema, side.draft
     own = schema.get("items")
     first = schema.get("prefixItems", own if isinstance(own, list) else [])
@@ -55,8 +58,12 @@ def _items(side: Side, found: dict[str, Any], rest: Any, evaluated: Evaluated, *
         return  # every item is evaluated
     if not sure and "contains" in schema:
         return  # an item that matches contains is evaluated
-    known = [*first, *[_TRUE] * (evaluated.items - len(first))]
-    found |= {"prefixItems": known, "items": rest} if draft == "2020-12" else {"items": known, "additionalItems": rest}
+    prefix_items = [*first, *[_TRUE] * (evaluated.items - len(first))]
+    plain_schema |= (
+        {"prefixItems": prefix_items, "items": unevaluated}
+        if draft == "2020-12"
+        else {"items": prefix_items, "additionalItems": unevaluated}
+    )
 
 
 def _below(side: Side, into: Evaluated, budget: Budget, seen: set[int], *, sure: bool) -> None:
@@ -92,15 +99,17 @@ def _in_place(side: Side, *, sure: bool) -> list[Side | None]:
     """The schemas for the same place: those that always apply, or all. None stands for an unknown schema."""
     schema = side.schema
     targets = side.targets()
-    found: list[Side | None] = [] if sure and len(targets) > 1 else list(targets)
-    found += [side.at(member) for member in schema.get("allOf", ())]
+    sides: list[Side | None] = [] if sure and len(targets) > 1 else list(targets)
+    sides += [side.at(member) for member in schema.get("allOf", ())]
     if sure:
-        return found
+        return sides
     if any(keyword in schema for keyword in REFERENCES) and not targets:
-        found.append(None)
+        sides.append(None)
     for keyword in IN_PLACE[1:]:
-        found += [side.at(branch) for branch in schema.get(keyword, ())]
-    found += [side.at(schema[keyword]) for keyword in ("not", "if", "then", "else") if keyword in schema]
+        sides += [side.at(branch) for branch in schema.get(keyword, ())]
+    sides += [side.at(schema[keyword]) for keyword in ("not", "if", "then", "else") if keyword in schema]
     for keyword in ("dependentSchemas", "dependencies"):
-        found += [side.at(each) for each in schema.get(keyword, {}).values() if not isinstance(each, list)]
-    return found
+        sides += [
+            side.at(dependency) for dependency in schema.get(keyword, {}).values() if not isinstance(dependency, list)
+        ]
+    return sides

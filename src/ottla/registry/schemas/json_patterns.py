@@ -24,16 +24,16 @@ class Patterns:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._compiled: dict[str, Any] = {}
-        self._known: dict[tuple[str, str], bool] = {}
+        self._matched: dict[tuple[str, str], bool] = {}
 
     def matches(self, pattern: str, name: str) -> bool:
         """Whether the expression matches in the name. Raises TooComplex if that takes too many steps."""
         self._budget.spend()
-        known = self._known.get((pattern, name))
-        if known is None:
+        matched = self._matched.get((pattern, name))
+        if matched is None:
             self._budget.spend(1 + (len(pattern) + len(name)) // CHARACTERS_A_STEP)
-            known = self._known[pattern, name] = self._match(pattern, name)
-        return known
+            matched = self._matched[pattern, name] = self._match(pattern, name)
+        return matched
 
     def _match(self, pattern: str, name: str) -> bool:
         validator = self._compiled.get(pattern)
@@ -56,11 +56,11 @@ def spend_patterns(documents: Sequence[Any], budget: Budget) -> None:
     """What the expressions of a schema cost, before they are compiled."""
     waiting = list(documents)
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            inner = each.get("patternProperties")
-            count = isinstance(each.get("pattern"), str) + (len(inner) if isinstance(inner, dict) else 0)
+        node = waiting.pop()
+        if isinstance(node, dict):
+            inner = node.get("patternProperties")
+            count = isinstance(node.get("pattern"), str) + (len(inner) if isinstance(inner, dict) else 0)
             budget.spend(1 + count * STEPS_A_PATTERN)
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)

@@ -58,19 +58,19 @@ class Comparison:
         self._quiet = False
         self.strict = False
         """Inside not: no leniency, for what is lenient there is strict outside."""
-        self.found: list[Incompatibility] = []
+        self.reasons: list[Incompatibility] = []
 
     def run(self) -> list[Incompatibility]:
         writer, reader = self._documents
         if not writer.same_text(reader):
             self.compare(writer.root, reader.root, "#/")
-        return self.found
+        return self.reasons
 
     def add(self, kind: str, path: str, message: str) -> None:
         if self._quiet:
             raise _Refuted
-        if len(self.found) < MAX_FOUND:
-            self.found.append(Incompatibility(kind, path[:500], message[:500]))
+        if len(self.reasons) < MAX_FOUND:
+            self.reasons.append(Incompatibility(kind, path[:500], message[:500]))
 
     def holds(self, writer: Side, reader: Side) -> bool:
         """Whether `reader` accepts all of `writer`; what is found is not kept."""
@@ -86,21 +86,21 @@ class Comparison:
 
     def compare(self, writer: Side, reader: Side, path: str) -> None:
         self.budget.spend()
-        if reader.anything or writer.nothing or len(self.found) >= MAX_FOUND:
+        if reader.anything or writer.nothing or len(self.reasons) >= MAX_FOUND:
             return
         pair = (id(writer.schema), id(reader.schema), self.strict)
         if pair in self._shown:
             return
         if self._quiet and pair in self._refuted:
             raise _Refuted
-        mark, before = len(self._shown), len(self.found)
+        mark, before = len(self._shown), len(self.reasons)
         self._shown[pair] = None
         try:
             self._compare(self._resolved(writer), self._resolved(reader), path)
         except _Refuted:
             self._take_back(mark, pair)
             raise
-        if len(self.found) > before:
+        if len(self.reasons) > before:
             self._take_back(mark, pair)
 
     def _take_back(self, mark: int, pair: tuple[int, int, bool]) -> None:
@@ -111,11 +111,11 @@ class Comparison:
     def derived(self, schema: Any, name: str, make: Callable[[], list[Side]]) -> list[Side]:
         """What `make` gives, once for each schema."""
         key = (id(schema), name)
-        known = self._derived.get(key)
-        if known is None:
-            known = self._derived[key] = (schema, make())
-            self.budget.spend(1 + sum(len(side.schema) for side in known[1]))
-        return known[1]
+        derived_sides = self._derived.get(key)
+        if derived_sides is None:
+            derived_sides = self._derived[key] = (schema, make())
+            self.budget.spend(1 + sum(len(side.schema) for side in derived_sides[1]))
+        return derived_sides[1]
 
     def _resolved(self, side: Side) -> Side:
         """Follow references; keywords beside one count too (drafts before 2019-09 have taken them out)."""
@@ -162,8 +162,8 @@ class Comparison:
         strict, self.strict = self.strict, True
         try:
             forbidden = [side for side in (writer, *self._members(writer)) if "not" in side.schema]
-            wanted = reader.at(reader.schema["not"])
-            held = any(self.holds(wanted, side.at(side.schema["not"])) for side in forbidden)
+            forbidden_target = reader.at(reader.schema["not"])
+            held = any(self.holds(forbidden_target, side.at(side.schema["not"])) for side in forbidden)
         finally:
             self.strict = strict
         if not held:
@@ -259,8 +259,10 @@ class Comparison:
             parts = self._parts(writer, keyword)
             if parts and all(self.holds(part, own) for part in parts):
                 return
-        [known] = self.derived(writer.schema, "plain", lambda: [writer.at(plain(writer, self.budget, sure=False))])
-        self._keywords(known, own, path)
+        [plain_writer] = self.derived(
+            writer.schema, "plain", lambda: [writer.at(plain(writer, self.budget, sure=False))]
+        )
+        self._keywords(plain_writer, own, path)
 
     def _evaluates_the_same(self, writer: Side, reader: Side) -> bool:
         """Whether all that unevaluatedProperties and unevaluatedItems look at is the same on both sides."""

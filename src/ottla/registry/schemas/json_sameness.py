@@ -19,23 +19,23 @@ class Sameness:
         self._digests: dict[int, tuple[Any, bytes]] = {}
         self._tops: dict[int, tuple[Any, bytes]] = {}
         self._pointing: dict[int, list[Side]] = {}
-        self._known: dict[_Pair, bool] = {}
+        self._verdicts: dict[_Pair, bool] = {}
 
-    def holds(self, one: Side, other: Side) -> bool:
-        """Walks all that the two refer to; what was found out of a pair is kept."""
-        start = (id(one.schema), id(other.schema))
+    def holds(self, first_side: Side, second_side: Side) -> bool:
+        """Walks all that the two sides refer to; the verdict on each pair is kept."""
+        start = (id(first_side.schema), id(second_side.schema))
         above: dict[_Pair, _Pair | None] = {start: None}
-        waiting = [(one, other)]
+        waiting = [(first_side, second_side)]
         while waiting:
             left, right = waiting.pop()
             pair = (id(left.schema), id(right.schema))
             self._budget.spend()
-            known = self._known.get(pair)
-            targets = [] if known else self._targets(left, right)
-            if known is False or targets is None:
+            verdict = self._verdicts.get(pair)
+            targets = [] if verdict else self._targets(left, right)
+            if verdict is False or targets is None:
                 at: _Pair | None = pair
                 while at is not None:
-                    self._known[at] = False
+                    self._verdicts[at] = False
                     at = above[at]
                 return False
             for below in targets:
@@ -43,7 +43,7 @@ class Sameness:
                 if key not in above:
                     above[key] = pair
                     waiting.append(below)
-        self._known.update(dict.fromkeys(above, True))
+        self._verdicts.update(dict.fromkeys(above, True))
         return True
 
     def _targets(self, left: Side, right: Side) -> list[tuple[Side, Side]] | None:
@@ -52,32 +52,32 @@ class Sameness:
             return []
         if left.draft != right.draft or self._constraints(left) != self._constraints(right):
             return None
-        found = []
-        for one, other in zip(self._references(left), self._references(right), strict=True):
-            here, there = one.targets(), other.targets()
+        target_pairs = []
+        for left_reference, right_reference in zip(self._references(left), self._references(right), strict=True):
+            here, there = left_reference.targets(), right_reference.targets()
             if len(here) != 1 or len(there) != 1:
                 return None  # a dynamic reference: what it means depends on the way to it
-            found.append((here[0], there[0]))
-        return found
+            target_pairs.append((here[0], there[0]))
+        return target_pairs
 
     def _references(self, side: Side) -> list[Side]:
-        known = self._pointing.get(id(side.schema))
-        if known is None:
+        references = self._pointing.get(id(side.schema))
+        if references is None:
             constraining = {name: value for name, value in side.schema.items() if name not in ANNOTATIONS}
-            known = self._pointing[id(side.schema)] = list(self._walk(constraining, side))
-        return known
+            references = self._pointing[id(side.schema)] = list(self._walk(constraining, side))
+        return references
 
     def _constraints(self, side: Side) -> bytes:
         """Of all that constrains: definitions count where something refers to them."""
-        known = self._tops.get(id(side.schema))
-        if known is None:
-            found = b"".join(
+        cached_digest = self._tops.get(id(side.schema))
+        if cached_digest is None:
+            constraints = b"".join(
                 f"{name!r}:".encode("utf-8", "surrogatepass") + self._digest(value) + b","
                 for name, value in sorted(side.schema.items())
                 if name not in ANNOTATIONS
             )
-            known = self._tops[id(side.schema)] = (side.schema, found)
-        return known[1]
+            cached_digest = self._tops[id(side.schema)] = (side.schema, constraints)
+        return cached_digest[1]
 
     def _walk(self, value: Any, side: Side) -> Iterator[Side]:
         """In the order of the names: two that differ in their order only are the same."""
@@ -96,11 +96,11 @@ class Sameness:
         """Of the text with its keys in order, made of the digests of the parts. (In Python 1 == True; in JSON not.)"""
         if not isinstance(value, dict | list):
             return repr(value).encode("utf-8", "surrogatepass")
-        known = self._digests.get(id(value))
-        if known is None:
+        cached_digest = self._digests.get(id(value))
+        if cached_digest is None:
             self._budget.spend(1 + len(value))
             md5 = hashlib.md5(b"{" if isinstance(value, dict) else b"[", usedforsecurity=False)
             for name, inner in sorted(value.items()) if isinstance(value, dict) else enumerate(value):
                 md5.update(repr(name).encode("utf-8", "surrogatepass") + b":" + self._digest(inner) + b",")
-            known = self._digests[id(value)] = (value, md5.digest())
-        return known[1]
+            cached_digest = self._digests[id(value)] = (value, md5.digest())
+        return cached_digest[1]

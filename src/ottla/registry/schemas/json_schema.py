@@ -41,9 +41,11 @@ class JsonSchema:
         self.document = load_json(text, budget, max_depth=_MAX_DEPTH)
         if not isinstance(self.document, dict | bool):
             raise SchemaProblem("a JSON Schema is an object or a boolean")
-        others = {each.name: load_json(each.schema, budget, max_depth=_MAX_DEPTH) for each in dependencies}
-        spend_patterns([self.document, *others.values()], budget)
-        self.documents = Documents(self.document, others, budget)
+        references = {
+            dependency.name: load_json(dependency.schema, budget, max_depth=_MAX_DEPTH) for dependency in dependencies
+        }
+        spend_patterns([self.document, *references.values()], budget)
+        self.documents = Documents(self.document, references, budget)
         self._validator = self._compile()
         self._weight = weight(self.documents.root, budget)
         self.canonical = dump_json(self.document)

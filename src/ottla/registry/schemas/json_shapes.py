@@ -35,9 +35,9 @@ def check_shape(schema: dict[str, Any]) -> None:
 
 def _fits(name: str, value: Any) -> bool:
     if name in _LISTS:
-        return isinstance(value, list) and all(isinstance(each, _SCHEMA) for each in value)
+        return isinstance(value, list) and all(isinstance(member, _SCHEMA) for member in value)
     if name in _NAMED:
-        return isinstance(value, dict) and all(isinstance(each, _SCHEMA) for each in value.values())
+        return isinstance(value, dict) and all(isinstance(member, _SCHEMA) for member in value.values())
     if name in _SINGLE:
         return isinstance(value, _SCHEMA)
     if name in _NUMBERS:
@@ -48,10 +48,12 @@ def _fits(name: str, value: Any) -> bool:
 def _fits_other(name: str, value: Any) -> bool:
     if name == "items":
         return isinstance(value, _SCHEMA) or (
-            isinstance(value, list) and all(isinstance(each, _SCHEMA) for each in value)
+            isinstance(value, list) and all(isinstance(member, _SCHEMA) for member in value)
         )
     if name == "dependencies":
-        return isinstance(value, dict) and all(isinstance(each, _SCHEMA) or _names(each) for each in value.values())
+        return isinstance(value, dict) and all(
+            isinstance(member, _SCHEMA) or _names(member) for member in value.values()
+        )
     if name == "dependentRequired":
         return isinstance(value, dict) and all(map(_names, value.values()))
     if name == "required":
@@ -64,4 +66,4 @@ def _fits_other(name: str, value: Any) -> bool:
 
 
 def _names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)

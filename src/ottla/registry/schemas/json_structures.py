@@ -21,7 +21,7 @@ def compare_object(run: Comparison, writer: Side, reader: Side, path: str) -> No
     _properties(run, writer, reader, path)
     _required(run, writer, reader, path)
     _patterns(run, writer, reader, path)
-    _rest(run, writer, reader, path)
+    _additional_properties(run, writer, reader, path)
     _dependencies(run, writer, reader, path)
     names = reader.schema.get("propertyNames")
     if names is not None and not _names_hold(run, writer, reader):
@@ -41,11 +41,11 @@ def rest_of(side: Side) -> Any:
 def _member(run: Comparison, side: Side, name: str) -> list[Any]:
     """Every schema that a member called `name` must satisfy."""
     schema = side.schema
-    found = [schema["properties"][name]] if name in schema.get("properties", {}) else []
-    found += [
+    member_schemas = [schema["properties"][name]] if name in schema.get("properties", {}) else []
+    member_schemas += [
         inner for pattern, inner in schema.get("patternProperties", {}).items() if run.patterns.matches(pattern, name)
     ]
-    return found or [rest_of(side)]
+    return member_schemas or [rest_of(side)]
 
 
 def _properties(run: Comparison, writer: Side, reader: Side, path: str) -> None:
@@ -53,15 +53,15 @@ def _properties(run: Comparison, writer: Side, reader: Side, path: str) -> None:
     run.budget.spend(len(old) + len(new))
     for name in sorted(old.keys() | new.keys()):
         at = f"{path}properties/{name}/"
-        wanted = [reader.at(schema) for schema in _member(run, reader, name)]
-        given = [writer.at(schema) for schema in _member(run, writer, name)]
-        if all(target.anything for target in wanted) or any(source.nothing for source in given):
+        reader_sides = [reader.at(schema) for schema in _member(run, reader, name)]
+        writer_sides = [writer.at(schema) for schema in _member(run, writer, name)]
+        if all(target.anything for target in reader_sides) or any(source.nothing for source in writer_sides):
             continue
         if name in old and name in new:
-            for target in wanted:
-                if not any(run.holds(source, target) for source in given):
-                    run.compare(given[0], target, at)
-        elif any(not any(run.holds(source, target) for source in given) for target in wanted):
+            for target in reader_sides:
+                if not any(run.holds(source, target) for source in writer_sides):
+                    run.compare(writer_sides[0], target, at)
+        elif any(not any(run.holds(source, target) for source in writer_sides) for target in reader_sides):
             run.add(*_added_or_removed(writer, reader, name, at))
 
 
@@ -119,7 +119,7 @@ def _patterns(run: Comparison, writer: Side, reader: Side, path: str) -> None:
                     run.compare(writer.at(schema), reader.at(inner), f"{path}properties/{name}/")
 
 
-def _rest(run: Comparison, writer: Side, reader: Side, path: str) -> None:
+def _additional_properties(run: Comparison, writer: Side, reader: Side, path: str) -> None:
     old, new = writer.at(rest_of(writer)), reader.at(rest_of(reader))
     if new.anything or old.nothing or run.holds(old, new):
         return
@@ -130,24 +130,24 @@ def _rest(run: Comparison, writer: Side, reader: Side, path: str) -> None:
 def _dependencies(run: Comparison, writer: Side, reader: Side, path: str) -> None:
     old_names, old_schemas = _split(writer.schema)
     new_names, new_schemas = _split(reader.schema)
-    for name, wanted in sorted(new_names.items()):
+    for name, required_names in sorted(new_names.items()):
         at = f"{path}dependencies/{name}"
-        given = old_names.get(name)
-        if given is None:
-            if wanted - set(writer.schema.get("required", ())):
-                run.add("DEPENDENCY_ARRAY_ADDED", at, f"{name} asks for {sorted(wanted)} now")
-        elif not wanted <= given:
-            kind = "DEPENDENCY_ARRAY_EXTENDED" if given <= wanted else "DEPENDENCY_ARRAY_CHANGED"
-            run.add(kind, at, f"{name} asks for {sorted(wanted - given)} now")
-    for name, wanted_schemas in sorted(new_schemas.items()):
+        earlier_names = old_names.get(name)
+        if earlier_names is None:
+            if required_names - set(writer.schema.get("required", ())):
+                run.add("DEPENDENCY_ARRAY_ADDED", at, f"{name} asks for {sorted(required_names)} now")
+        elif not required_names <= earlier_names:
+            kind = "DEPENDENCY_ARRAY_EXTENDED" if earlier_names <= required_names else "DEPENDENCY_ARRAY_CHANGED"
+            run.add(kind, at, f"{name} asks for {sorted(required_names - earlier_names)} now")
+    for name, reader_schemas in sorted(new_schemas.items()):
         at = f"{path}dependencies/{name}"
-        for wanted_schema in map(reader.at, wanted_schemas):
-            given_schemas = [writer.at(schema) for schema in old_schemas.get(name, ())]
-            if not given_schemas:
-                if not wanted_schema.anything:
+        for reader_schema in map(reader.at, reader_schemas):
+            writer_schemas = [writer.at(schema) for schema in old_schemas.get(name, ())]
+            if not writer_schemas:
+                if not reader_schema.anything:
                     run.add("DEPENDENCY_SCHEMA_ADDED", at, f"{name} brings a schema with it now")
-            elif not any(run.holds(given_schema, wanted_schema) for given_schema in given_schemas):
-                run.compare(given_schemas[0], wanted_schema, f"{at}/")
+            elif not any(run.holds(writer_schema, reader_schema) for writer_schema in writer_schemas):
+                run.compare(writer_schemas[0], reader_schema, f"{at}/")
 
 
 def _split(schema: dict[str, Any]) -> tuple[dict[str, set[str]], dict[str, list[Any]]]:
@@ -178,32 +178,32 @@ def compare_array(run: Comparison, writer: Side, reader: Side, path: str) -> Non
     old, old_rest = items_of(writer)
     new, new_rest = items_of(reader)
     for index in range(max(len(old), len(new))):
-        given = writer.at(old[index] if index < len(old) else old_rest)
-        wanted = reader.at(new[index] if index < len(new) else new_rest)
-        if given.nothing or wanted.anything:
+        writer_item = writer.at(old[index] if index < len(old) else old_rest)
+        reader_item = reader.at(new[index] if index < len(new) else new_rest)
+        if writer_item.nothing or reader_item.anything:
             continue
         at = f"{path}items/{index}/"
         if index < len(old) and index < len(new):
-            run.compare(given, wanted, at)
-        elif not run.holds(given, wanted):
-            run.add(*_item_changed(given, wanted, at, added=index < len(new)))
-    given, wanted = writer.at(old_rest), reader.at(new_rest)
-    if not (given.nothing or wanted.anything):
+            run.compare(writer_item, reader_item, at)
+        elif not run.holds(writer_item, reader_item):
+            run.add(*_item_changed(writer_item, reader_item, at, added=index < len(new)))
+    writer_item, reader_item = writer.at(old_rest), reader.at(new_rest)
+    if not (writer_item.nothing or reader_item.anything):
         if not old and not new and "items" in writer.schema and "items" in reader.schema:
-            run.compare(given, wanted, f"{path}items/")
-        elif not run.holds(given, wanted):
-            kind = "ADDITIONAL_ITEMS_REMOVED" if wanted.nothing else "ADDITIONAL_ITEMS_NARROWED"
+            run.compare(writer_item, reader_item, f"{path}items/")
+        elif not run.holds(writer_item, reader_item):
+            kind = "ADDITIONAL_ITEMS_REMOVED" if reader_item.nothing else "ADDITIONAL_ITEMS_NARROWED"
             run.add(kind, f"{path}items", "fewer further items are accepted than before")
     _contains(run, writer, reader, path)
 
 
-def _item_changed(given: Side, wanted: Side, at: str, *, added: bool) -> tuple[str, str, str]:
+def _item_changed(writer_item: Side, reader_item: Side, at: str, *, added: bool) -> tuple[str, str, str]:
     if added:
-        kind = "ITEM_ADDED_TO_OPEN_CONTENT_MODEL" if given.anything else (
+        kind = "ITEM_ADDED_TO_OPEN_CONTENT_MODEL" if writer_item.anything else (
             "ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
         )  # fmt: skip
         return kind, at, "the other schema accepts more at this place"
-    if wanted.nothing:
+    if reader_item.nothing:
         return "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL", at, "there may be no item at this place any more"
     return "ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", at, "the item fits another schema only"
 

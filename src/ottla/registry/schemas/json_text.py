@@ -46,11 +46,11 @@ def _check_depth(value: Any, budget: Budget, max_depth: int) -> None:
         if depth > max_depth:
             raise SchemaProblem(f"nested more than {max_depth} deep")
         below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below.extend(each.values())
-            elif isinstance(each, list):
-                below.extend(each)
+        for node in level:
+            if isinstance(node, dict):
+                below.extend(node.values())
+            elif isinstance(node, list):
+                below.extend(node)
         level, depth = below, depth + 1
 
 

@@ -45,15 +45,15 @@ class Values:
     def missing(self, values: Sequence[Any], listed: Sequence[Any]) -> list[Any]:
         """Those of `values` that are not in the list."""
         self._budget.spend(len(values) + len(listed))
-        known = {_key(value) for value in listed}
-        return [value for value in values if _key(value) not in known]
+        listed_keys = {_key(value) for value in listed}
+        return [value for value in values if _key(value) not in listed_keys]
 
     def accepted(self, side: Side, value: Any, *, unsure: bool) -> bool:
         """Returns `unsure` for an unreadable sub-schema: a writer might accept the value, a reader might refuse it."""
-        known = self._compiled.get(id(side.schema))
-        if known is None:
-            known = self._compiled[id(side.schema)] = (side.schema, *self._compile(side))
-        _, validator, cost = known
+        compiled = self._compiled.get(id(side.schema))
+        if compiled is None:
+            compiled = self._compiled[id(side.schema)] = (side.schema, *self._compile(side))
+        _, validator, cost = compiled
         self._budget.spend(cost)
         try:
             return unsure if validator is None else bool(validator.is_valid(value))
@@ -79,12 +79,14 @@ def _lists(schema: Any, budget: Budget) -> list[list[Any]]:
     """Every enum of the schema: the search for a value starts at the beginning of the enum."""
     budget.spend()
     if isinstance(schema, list):
-        return [found for item in schema for found in _lists(item, budget)]
+        return [enum_values for item in schema for enum_values in _lists(item, budget)]
     if not isinstance(schema, dict):
         return []
     own = schema.get("enum")
-    found = [own] if isinstance(own, list) else []
-    return found + [each for name, inner in schema.items() if name not in _VALUES for each in _lists(inner, budget)]
+    enums = [own] if isinstance(own, list) else []
+    return enums + [
+        enum_values for name, inner in schema.items() if name not in _VALUES for enum_values in _lists(inner, budget)
+    ]
 
 
 def _key(value: Any) -> Any:

@@ -96,27 +96,29 @@ def _nodes(root: Side, budget: Budget) -> dict[int, _Node]:
 
 def _in_place(side: Side) -> list[Side]:
     schema = side.schema
-    found = side.targets()
+    sides = side.targets()
     for keyword in IN_PLACE:
-        found += [side.at(member) for member in schema.get(keyword, ())]
-    found += [side.at(schema[keyword]) for keyword in ("not", "if", "then", "else") if keyword in schema]
+        sides += [side.at(member) for member in schema.get(keyword, ())]
+    sides += [side.at(schema[keyword]) for keyword in ("not", "if", "then", "else") if keyword in schema]
     for keyword in ("dependentSchemas", "dependencies"):
-        found += [side.at(each) for each in schema.get(keyword, {}).values() if not isinstance(each, list)]
-    return found
+        sides += [
+            side.at(dependency) for dependency in schema.get(keyword, {}).values() if not isinstance(dependency, list)
+        ]
+    return sides
 
 
 def _below(side: Side) -> list[tuple[str, Side]]:
     schema = side.schema
-    found = [(f".{name}", side.at(inner)) for name, inner in schema.get("properties", {}).items()]
+    children = [(f".{name}", side.at(inner)) for name, inner in schema.get("properties", {}).items()]
     wide = list(schema.get("patternProperties", {}).values())
     items = schema.get("items", [])
     for number, inner in enumerate([*schema.get("prefixItems", ()), *(items if isinstance(items, list) else ())]):
-        found.append((f"[{number}", side.at(inner)))
+        children.append((f"[{number}", side.at(inner)))
     wide += [] if isinstance(items, list) else [items]
     wide += [schema[keyword] for keyword in (
         "additionalProperties", "unevaluatedProperties", "propertyNames", "additionalItems", "unevaluatedItems", "contains",
     ) if keyword in schema]  # fmt: skip
-    return [*found, *((_EVERYWHERE, side.at(inner)) for inner in wide)]
+    return [*children, *((_EVERYWHERE, side.at(inner)) for inner in wide)]
 
 
 def _postorder(starts: list[int], edges: Callable[[int], list[int]], *, circles: bool) -> list[int]:

@@ -43,9 +43,9 @@ class _Conversion:
         elif file.edition:
             proto.syntax = "editions"
             proto.edition = _edition(file.edition)
-        for index, each in enumerate(file.imports):
-            proto.dependency.append(each.path)
-            if each.kind == "public":
+        for index, imported in enumerate(file.imports):
+            proto.dependency.append(imported.path)
+            if imported.kind == "public":
                 proto.public_dependency.append(index)
         set_options(proto.options, file.options)
         for message in file.messages:
@@ -115,12 +115,12 @@ class _Conversion:
             proto.type = FieldDescriptorProto.Type.Value(f"TYPE_{name.upper()}")
             return
         full = resolve(name, scope, self._types)
-        found = self._types[full]
+        named_type = self._types[full]
         proto.type_name = f".{full}"
-        if isinstance(found, Enum):
+        if isinstance(named_type, Enum):
             proto.type = FieldDescriptorProto.TYPE_ENUM
         else:
-            proto.type = FieldDescriptorProto.TYPE_GROUP if found.is_group else FieldDescriptorProto.TYPE_MESSAGE
+            proto.type = FieldDescriptorProto.TYPE_GROUP if named_type.is_group else FieldDescriptorProto.TYPE_MESSAGE
 
     def _map(self, field: Field, proto: FieldDescriptorProto, message: DescriptorProto, scope: str) -> None:
         """map<K, V> name is a repeated message NameEntry with a key and a value."""
@@ -175,8 +175,8 @@ def _check_unique(message: Message, name: str) -> None:
     names: set[str] = set()
     for field in message.fields:
         if field.number in numbers:
-            both = f"{numbers[field.number]} and {field.name}"
-            raise SchemaProblem(f"the number {field.number} is used twice in {name}: {both}")
+            field_names = f"{numbers[field.number]} and {field.name}"
+            raise SchemaProblem(f"the number {field.number} is used twice in {name}: {field_names}")
         if field.name in names:
             raise SchemaProblem(f"the field {field.name} is defined twice in {name}")
         numbers[field.number] = field.name
@@ -204,5 +204,5 @@ def _camel_parts(name: str) -> list[str]:
 
 
 def json_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+    first, *later_parts = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in later_parts)

@@ -40,36 +40,40 @@ def to_tree(proto: FileDescriptorProto) -> ProtoFile:
         package=proto.package,
         imports=[Import(path, "public" if at in public else "") for at, path in enumerate(proto.dependency)],
         options=get_options(proto.options),
-        messages=[_message(each, proto3=proto3) for each in proto.message_type],
-        enums=[_enum(each) for each in proto.enum_type],
+        messages=[_message(message, proto3=proto3) for message in proto.message_type],
+        enums=[_enum(enum) for enum in proto.enum_type],
         extends=_extends(proto.extension, proto3=proto3),
-        services=[_service(each) for each in proto.service],
+        services=[_service(service) for service in proto.service],
     )
 
 
 def _message(proto: DescriptorProto, *, proto3: bool) -> Message:
-    entries = {each.name: each for each in proto.nested_type if each.options.map_entry}
-    synthetic = {each.oneof_index for each in proto.field if each.proto3_optional}
+    entries = {entry.name: entry for entry in proto.nested_type if entry.options.map_entry}
+    synthetic = {field_proto.oneof_index for field_proto in proto.field if field_proto.proto3_optional}
     message = Message(proto.name, options=get_options(proto.options))
     for index, oneof in enumerate(proto.oneof_decl):
         if index not in synthetic:
             message.oneofs[oneof.name] = []
-    for each in proto.field:
-        field = _map_field(each, entries) or _field(each, proto3=proto3)
-        if each.HasField("oneof_index") and not each.proto3_optional:
-            field.oneof = proto.oneof_decl[each.oneof_index].name
+    for field_proto in proto.field:
+        field = _map_field(field_proto, entries) or _field(field_proto, proto3=proto3)
+        if field_proto.HasField("oneof_index") and not field_proto.proto3_optional:
+            field.oneof = proto.oneof_decl[field_proto.oneof_index].name
             field.label = ""
         message.fields.append(field)
-    groups = {each.type_name.rpartition(".")[2] for each in proto.field if each.type == FieldDescriptorProto.TYPE_GROUP}
+    groups = {
+        field_proto.type_name.rpartition(".")[2]
+        for field_proto in proto.field
+        if field_proto.type == FieldDescriptorProto.TYPE_GROUP
+    }
     for inner in proto.nested_type:
         if not inner.options.map_entry:
             tree = _message(inner, proto3=proto3)
             tree.is_group = inner.name in groups
             message.messages.append(tree)
-    message.enums = [_enum(each) for each in proto.enum_type]
+    message.enums = [_enum(enum) for enum in proto.enum_type]
     message.extends = _extends(proto.extension, proto3=proto3)
-    message.extensions = [_range(each.start, each.end) for each in proto.extension_range]
-    message.reserved = [_range(each.start, each.end) for each in proto.reserved_range]
+    message.extensions = [_range(number_range.start, number_range.end) for number_range in proto.extension_range]
+    message.reserved = [_range(number_range.start, number_range.end) for number_range in proto.reserved_range]
     message.reserved += [f'"{name}"' for name in proto.reserved_name]
     return message
 
@@ -113,24 +117,26 @@ def _map_field(proto: FieldDescriptorProto, entries: dict[str, DescriptorProto])
 
 
 def _enum(proto: EnumDescriptorProto) -> Enum:
-    values = [EnumValue(each.name, each.number, get_options(each.options)) for each in proto.value]
-    reserved = [_range(each.start, each.end + 1) for each in proto.reserved_range]
+    values = [EnumValue(value.name, value.number, get_options(value.options)) for value in proto.value]
+    reserved = [_range(number_range.start, number_range.end + 1) for number_range in proto.reserved_range]
     return Enum(
         proto.name, values, get_options(proto.options), reserved + [f'"{name}"' for name in proto.reserved_name]
     )
 
 
 def _extends(extensions: Any, *, proto3: bool) -> list[Extend]:
-    found: dict[str, Extend] = {}
-    for each in extensions:
-        found.setdefault(each.extendee, Extend(each.extendee)).fields.append(_field(each, proto3=proto3))
-    return list(found.values())
+    extends: dict[str, Extend] = {}
+    for extension in extensions:
+        extends.setdefault(extension.extendee, Extend(extension.extendee)).fields.append(
+            _field(extension, proto3=proto3)
+        )
+    return list(extends.values())
 
 
 def _service(proto: Any) -> Service:
     methods = [
-        Method(each.name, each.input_type, each.output_type, each.client_streaming, each.server_streaming,
-               get_options(each.options))
-        for each in proto.method
+        Method(method.name, method.input_type, method.output_type, method.client_streaming, method.server_streaming,
+               get_options(method.options))
+        for method in proto.method
     ]  # fmt: skip
     return Service(proto.name, methods, get_options(proto.options))

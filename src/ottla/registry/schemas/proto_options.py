@@ -63,17 +63,17 @@ def _uninterpreted(option: Option) -> UninterpretedOption:
 
 def get_options(options: Any) -> list[Option]:
     """What a descriptor has set, in the order of the field numbers; extensions that we do not know are left out."""
-    found: list[Option] = []
+    option_list: list[Option] = []
     for field, value in options.ListFields():
         if field.name == "uninterpreted_option":
-            found += [_text_of(each) for each in value]
+            option_list += [_text_of(uninterpreted) for uninterpreted in value]
         elif field.is_extension or field.type == FieldDescriptor.TYPE_MESSAGE or field.name == "map_entry":
             continue
         elif field.is_repeated:
-            found += [Option(field.name, _text(each, field)) for each in value]
+            option_list += [Option(field.name, _text(element, field)) for element in value]
         else:
-            found.append(Option(field.name, _text(value, field)))
-    return found
+            option_list.append(Option(field.name, _text(value, field)))
+    return option_list
 
 
 def _text(value: Any, field: Any) -> str:

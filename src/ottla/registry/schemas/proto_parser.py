@@ -89,9 +89,9 @@ class _Parser:
     def _next(self) -> Token:
         return self._tokens[self._at]
 
-    def _problem(self, wanted: str) -> SchemaProblem:
-        found = self._next.text[:100] or "the end of the file"
-        return SchemaProblem(f"line {self._next.line}: expected {wanted}, found {found!r}")
+    def _problem(self, expected: str) -> SchemaProblem:
+        actual = self._next.text[:100] or "the end of the file"
+        return SchemaProblem(f"line {self._next.line}: expected {expected}, found {actual!r}")
 
     def _take(self, text: str) -> None:
         if self._next.text != text or self._next.kind == "string":
@@ -107,34 +107,34 @@ class _Parser:
             return True
         return False
 
-    def _of(self, kind: str, wanted: str) -> str:
+    def _of(self, kind: str, expected: str) -> str:
         if self._next.kind != kind:
-            raise self._problem(wanted)
+            raise self._problem(expected)
         self._at += 1
         return self._tokens[self._at - 1].text
 
-    def _name(self, wanted: str) -> str:
-        name = self._of("word", wanted)
+    def _name(self, expected: str) -> str:
+        name = self._of("word", expected)
         if "." in name:
             self._at -= 1
-            raise self._problem(wanted)
+            raise self._problem(expected)
         return name
 
-    def _integer(self, wanted: str) -> int:
+    def _integer(self, expected: str) -> int:
         sign = -1 if self._skip("-") else 1
-        text = self._of("number", wanted)
+        text = self._of("number", expected)
         try:
             if len(text) > _MAX_DIGITS:
                 raise ValueError(text[:_MAX_DIGITS])
             return sign * (int(text, 8) if re.fullmatch(r"0[0-7]+", text) else int(text, 0))
         except ValueError as error:
             self._at -= 1
-            raise self._problem(wanted) from error
+            raise self._problem(expected) from error
 
-    def _string(self, wanted: str) -> str:
-        parts = [unquoted(self._of("string", wanted))]
+    def _string(self, expected: str) -> str:
+        parts = [unquoted(self._of("string", expected))]
         while self._next.kind == "string":
-            parts.append(unquoted(self._of("string", wanted)))
+            parts.append(unquoted(self._of("string", expected)))
         return "".join(parts)
 
     def _block(self, read: Callable[[], None]) -> None:
@@ -415,10 +415,10 @@ class _Parser:
 
     def _method(self) -> Method:
         name = self._name("the name of a method")
-        client, given = self._message_type()
+        client, input_type = self._message_type()
         self._take("returns")
         server, returned = self._message_type()
-        method = Method(name, given, returned, client, server)
+        method = Method(name, input_type, returned, client, server)
         if self._peek("{"):
 
             def read() -> None:

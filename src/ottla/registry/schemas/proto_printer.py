@@ -13,7 +13,7 @@ def print_proto(file: ProtoFile) -> str:
     if file.package:
         blocks.append(f"package {file.package};")
     if file.imports:
-        blocks.append("\n".join(f'import {_spaced(each.kind)}"{each.path}";' for each in file.imports))
+        blocks.append("\n".join(f'import {_spaced(imported.kind)}"{imported.path}";' for imported in file.imports))
     if file.options:
         blocks.append("\n".join(_option_statements(file.options)))
     blocks += ["\n".join(_message(message)) for message in file.messages]
@@ -72,8 +72,8 @@ def _message(message: Message, header: str = "") -> Iterator[str]:
 
 
 def _reserved(reserved: list[str]) -> Iterator[str]:
-    numbers = [each for each in reserved if not each.startswith('"')]
-    names = [each for each in reserved if each.startswith('"')]
+    numbers = [reserved_range for reserved_range in reserved if not reserved_range.startswith('"')]
+    names = [reserved_name for reserved_name in reserved if reserved_name.startswith('"')]
     for kind in (numbers, names):
         if kind:
             yield f"reserved {', '.join(kind)};"
@@ -109,9 +109,9 @@ def _service(service: Service) -> Iterator[str]:
     yield f"service {service.name} {{"
     yield from _indented(_option_statements(service.options))
     for method in service.methods:
-        given = f"{'stream ' if method.client_streaming else ''}{method.input}"
+        input_type = f"{'stream ' if method.client_streaming else ''}{method.input}"
         returned = f"{'stream ' if method.server_streaming else ''}{method.output}"
-        line = f"  rpc {method.name} ({given}) returns ({returned})"
+        line = f"  rpc {method.name} ({input_type}) returns ({returned})"
         if method.options:
             yield f"{line} {{"
             yield from _indented(_indented(_option_statements(method.options)))

@@ -52,18 +52,18 @@ class _Comparison:
         self._writer, self._reader = writer, reader
         self._budget = budget
         self._seen: set[tuple[str, str]] = set()
-        self.found: list[Incompatibility] = []
+        self.reasons: list[Incompatibility] = []
 
     def add(self, kind: str, path: str, message: str) -> None:
-        if len(self.found) < MAX_FOUND:
-            self.found.append(Incompatibility(kind, path[:500], message[:500]))
+        if len(self.reasons) < MAX_FOUND:
+            self.reasons.append(Incompatibility(kind, path[:500], message[:500]))
 
     def run(self) -> list[Incompatibility]:
         old, new = self._writer.file, self._reader.file
         if old.package != new.package:
             self.add("PACKAGE_CHANGED", "#/", f"the package was {old.package!r}, is {new.package!r}")
         self._messages(old.messages, new.messages, old.package, new.package, "#/")
-        return self.found
+        return self.reasons
 
     def _messages(self, old: list[Message], new: list[Message], before: str, after: str, path: str) -> None:
         present = {message.name: message for message in new}
@@ -81,24 +81,26 @@ class _Comparison:
         self._budget.spend(1 + len(old.fields) + len(new.fields) + len(old.messages) + len(new.messages))
         self._oneofs(old, new, path)
         gone = _gone_oneofs(old, new)
-        given = {field.number: field for field in old.fields}
-        wanted = {field.number: field for field in new.fields}
-        for number in sorted(given.keys() | wanted.keys()):
-            self._field_pair(gone, given.get(number), wanted.get(number), (before, after), f"{path}/{number}")
+        old_fields = {field.number: field for field in old.fields}
+        new_fields = {field.number: field for field in new.fields}
+        for number in sorted(old_fields.keys() | new_fields.keys()):
+            self._field_pair(gone, old_fields.get(number), new_fields.get(number), (before, after), f"{path}/{number}")
         self._messages(old.messages, new.messages, before, after, f"{path}/")
 
     def _field_pair(
-        self, gone: set[str], given: Field | None, wanted: Field | None, scopes: tuple[str, str], at: str
+        self, gone: set[str], old_field: Field | None, new_field: Field | None, scopes: tuple[str, str], at: str
     ) -> None:
-        if given is not None and wanted is not None:
-            self._field(given, wanted, scopes, at)
-        elif given is not None:
-            if given.oneof is not None and given.oneof not in gone:
-                self.add("ONEOF_FIELD_REMOVED", at, f"the field {given.name} is gone from the oneof {given.oneof}")
-            elif given.label == "required" and given.oneof is None:
-                self.add("REQUIRED_FIELD_REMOVED", at, f"the required field {given.name} is gone")
-        elif wanted is not None and wanted.label == "required" and wanted.oneof is None:
-            self.add("REQUIRED_FIELD_ADDED", at, f"the field {wanted.name} is new and required")
+        if old_field is not None and new_field is not None:
+            self._field(old_field, new_field, scopes, at)
+        elif old_field is not None:
+            if old_field.oneof is not None and old_field.oneof not in gone:
+                self.add(
+                    "ONEOF_FIELD_REMOVED", at, f"the field {old_field.name} is gone from the oneof {old_field.oneof}"
+                )
+            elif old_field.label == "required" and old_field.oneof is None:
+                self.add("REQUIRED_FIELD_REMOVED", at, f"the required field {old_field.name} is gone")
+        elif new_field is not None and new_field.label == "required" and new_field.oneof is None:
+            self.add("REQUIRED_FIELD_ADDED", at, f"the field {new_field.name} is new and required")
 
     def _oneofs(self, old: Message, new: Message, path: str) -> None:
         """Fields that were independent may not exclude each other now."""
@@ -160,9 +162,9 @@ class _Comparison:
         if _local(before, self._writer) != _local(after, self._reader):
             self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type was {before}, is {after}")
         elif isinstance(old, Message) and isinstance(new, Message):
-            mark = len(self.found)
+            mark = len(self.reasons)
             self._message(old, new, before, after, f"{at}/{new.name}"[:1000])
-            if len(self.found) > mark:
+            if len(self.reasons) > mark:
                 self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type {after} changed in a way that cannot be read")
 
 

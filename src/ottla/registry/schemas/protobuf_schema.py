@@ -35,7 +35,7 @@ class ProtobufSchema:
         budget = given_or_new(budget)
         try:
             self.tree = read_proto(text, budget)
-            self._imported = {each.name: read_proto(each.schema, budget) for each in dependencies}
+            self._imported = {dependency.name: read_proto(dependency.schema, budget) for dependency in dependencies}
             self._add_well_known(self.tree)
             for tree in list(self._imported.values()):
                 self._add_well_known(tree)
@@ -54,26 +54,26 @@ class ProtobufSchema:
             raise SchemaProblem("the descriptor cannot be written as a .proto file")
 
     def _add_well_known(self, tree: ProtoFile) -> None:
-        for each in tree.imports:
-            if each.path in self._imported:
+        for imported in tree.imports:
+            if imported.path in self._imported:
                 continue
-            found = well_known_tree(each.path)
-            if found is None:
-                proto = well_known_descriptor(each.path)
+            imported_tree = well_known_tree(imported.path)
+            if imported_tree is None:
+                proto = well_known_descriptor(imported.path)
                 if proto is None:
-                    raise SchemaProblem(f'the import "{each.path}" is not found: no reference has that name')
-                found = to_tree(proto)
-            self._imported[each.path] = found
-            self._add_well_known(found)
+                    raise SchemaProblem(f'the import "{imported.path}" is not found: no reference has that name')
+                imported_tree = to_tree(proto)
+            self._imported[imported.path] = imported_tree
+            self._add_well_known(imported_tree)
 
     def _all_types(self, budget: Budget) -> Types:
         types: dict[str, Message | Enum] = {}
         for tree in (*self._imported.values(), self.tree):
-            for name, each in tree.types():
+            for name, type_tree in tree.types():
                 # Each field's type is looked for in every scope of the name, and a name may be as long as the file.
                 scopes = 1 + name.count(".") * (1 + len(name) // CHARACTERS_A_STEP)
-                budget.spend(scopes * (1 + len(each.fields) if isinstance(each, Message) else 1))
-                types[name] = each
+                budget.spend(scopes * (1 + len(type_tree.fields) if isinstance(type_tree, Message) else 1))
+                types[name] = type_tree
         return types
 
     def _build(self) -> DescriptorPool:
@@ -92,17 +92,17 @@ class ProtobufSchema:
         if path in added:
             return
         tree = self._imported[path]
-        for each in tree.imports:
-            if each.path in self._imported:
-                self._add_file(pool, each.path, added, (*above, path))
+        for imported in tree.imports:
+            if imported.path in self._imported:
+                self._add_file(pool, imported.path, added, (*above, path))
         added.add(path)
         pool.Add(well_known_descriptor(path) or to_descriptor(tree, path, self.types))
 
     def normalized(self) -> str:
         """Names in full, imports and options sorted."""
         tree = to_tree(self._descriptor)
-        tree.imports.sort(key=lambda each: each.path)
-        tree.options.sort(key=lambda each: each.name)
+        tree.imports.sort(key=lambda imported: imported.path)
+        tree.options.sort(key=lambda option: option.name)
         return print_proto(tree)
 
     def serialized(self) -> str:
