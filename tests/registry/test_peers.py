@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 
 from ottla.registry.http.answers import Request
 from ottla.registry.http.forwarding import _send
-from ottla.registry.peers import Peer, Peers
+from ottla.registry.peers import RegistryPeer, RegistryPeers
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.testing import Broker
 from tests.registry.instances import RegistryThread, call, until
@@ -111,7 +111,10 @@ def test_whoever_joins_the_group_gets_no_credentials(broker: Broker, thief: Thie
         RegistryThread(broker.bootstrap_servers, alone=False, session_timeout_ms=60_000, **settings) as registry,
     ):
         mine = registry.server.registry
-        until(lambda: asyncio.run(mine.find_writer(again=True)) == Peer(forged.partition("#")[0], trusted=False), 60)
+        until(
+            lambda: asyncio.run(mine.find_writer(again=True)) == RegistryPeer(forged.partition("#")[0], trusted=False),
+            60,
+        )
         until(lambda: not mine.is_writer, 60)
         status, answer = call(registry.url, "POST", "/subjects/s/versions", BODY, headers=ANN)
         assert (status, answer["error_code"]) == (500, 50003), answer
@@ -132,20 +135,20 @@ def test_instances_that_know_each_other_forward(users: str, secret: str, trust: 
             writer, other = (one, two) if one.server.registry.is_writer else (two, one)
             if trust == "a list":
                 assert call(other.url, "POST", "/subjects/s/versions", BODY, headers=ANN)[1]["error_code"] == 50003
-                other.server.registry.peers = Peers(listed=(writer.url.upper().replace("HTTP", "http") + "/",))
+                other.server.registry.peers = RegistryPeers(listed=(writer.url.upper().replace("HTTP", "http") + "/",))
                 other.server.registry._writer = None
             assert call(other.url, "POST", "/subjects/s/versions", BODY, headers=ANN)[0] == 200
 
 
 def test_a_signature_holds_for_one_address_and_one_group() -> None:
-    mine = Peers(secret=b"0123456789abcdef", group_id="g")
+    mine = RegistryPeers(secret=b"0123456789abcdef", group_id="g")
     name = mine.client_id("http://a:1")
-    assert mine.read(name) == Peer("http://a:1", trusted=True)
+    assert mine.read(name) == RegistryPeer("http://a:1", trusted=True)
     assert not mine.read(name.replace("//a", "//b")).trusted
     assert not mine.read("http://a:1").trusted
-    assert not Peers(secret=b"0123456789abcdef", group_id="h").read(name).trusted
-    assert not Peers(secret=b"another secret of us", group_id="g").read(name).trusted
-    assert not Peers().read(name).trusted
+    assert not RegistryPeers(secret=b"0123456789abcdef", group_id="h").read(name).trusted
+    assert not RegistryPeers(secret=b"another secret of us", group_id="g").read(name).trusted
+    assert not RegistryPeers().read(name).trusted
 
 
 @pytest.mark.parametrize("name", ["http://[::1].evil.example:8081", "http://::1@[::1]:8081", "http://[::1]:8081/x"])
@@ -158,7 +161,7 @@ def test_a_request_goes_to_the_address_that_was_compared(monkeypatch: pytest.Mon
         raise ConnectionRefusedError
 
     monkeypatch.setattr(HTTPConnection, "connect", connect)
-    peer = Peers(listed=["http://[::1]:8081"]).read(name)
+    peer = RegistryPeers(listed=["http://[::1]:8081"]).read(name)
     if peer.trusted:
         request = Request(
             "POST", ("subjects",), {}, {"authorization": ANN["Authorization"]}, b"{}", "/subjects/a/versions"
@@ -170,7 +173,7 @@ def test_a_request_goes_to_the_address_that_was_compared(monkeypatch: pytest.Mon
 
 def test_the_version_before_reads_a_signed_address_as_the_address() -> None:
     """It opens a connection to `urlsplit(client_id).netloc`."""
-    name = Peers(secret=b"0123456789abcdef", group_id="g").client_id("https://a.example:8081")
+    name = RegistryPeers(secret=b"0123456789abcdef", group_id="g").client_id("https://a.example:8081")
     assert urlsplit(name)[:3] == ("https", "a.example:8081", "")
 
 
@@ -178,6 +181,6 @@ def test_the_version_before_reads_a_signed_address_as_the_address() -> None:
 def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "s").write_text(text)
     with pytest.raises(RegistryStartError, match="secret"):
-        Peers.of(RegistrySettings(bootstrap_servers="", peer_secret_file=str(tmp_path / "s")))
+        RegistryPeers.of(RegistrySettings(bootstrap_servers="", peer_secret_file=str(tmp_path / "s")))
     with pytest.raises(RegistryStartError, match="--peer"):
-        Peers.of(RegistrySettings(bootstrap_servers="", peers=("a:1",)))
+        RegistryPeers.of(RegistrySettings(bootstrap_servers="", peers=("a:1",)))

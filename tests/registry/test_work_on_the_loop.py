@@ -18,7 +18,7 @@ from ottla.registry.http.answers import MAX_BRACKETS
 from ottla.registry.http.bodies import Bodies
 from ottla.registry.queries import Queries
 from ottla.registry.records import SchemaReference, SchemaValue, schema_record
-from ottla.registry.schema_work import Job, SchemaThread, Source, Unprepared, Work
+from ottla.registry.schema_work import SchemaJob, SchemaSource, SchemaThread, SchemaWork, Unprepared
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
@@ -103,11 +103,11 @@ def test_references_of_earlier_versions_are_looked_up_a_few_a_turn_and_once(monk
         return find(self, context, reference, deleted=deleted)
 
     monkeypatch.setattr(catalogue.Catalogue, "_find", counted)
-    work, turns = Work(SchemaThread()), 0
+    work, turns = SchemaWork(SchemaThread()), 0
     while True:
         before = len(found)
         try:
-            queries.findings(work, "s", Source("AVRO", '"int"'))
+            queries.findings(work, "s", SchemaSource("AVRO", '"int"'))
             break
         except Unprepared as missing:
             turns += 1
@@ -135,7 +135,7 @@ def test_clients_take_turns_at_the_thread(monkeypatch: pytest.MonkeyPatch) -> No
     order: list[str] = []
     started = threading.Event()
 
-    def noted(_: SchemaThread, job: Job, __: Budget) -> str:
+    def noted(_: SchemaThread, job: SchemaJob, __: Budget) -> str:
         started.wait(10)
         order.append(job.source.text)
         return ""
@@ -144,17 +144,24 @@ def test_clients_take_turns_at_the_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def run() -> None:
         thread = SchemaThread()
-        jobs = [thread.run(Job("canonical", Source("AVRO", f"greedy{i}")), Budget(), "greedy") for i in range(20)]
+        jobs = [
+            thread.run(SchemaJob("canonical", SchemaSource("AVRO", f"greedy{i}")), Budget(), "greedy")
+            for i in range(20)
+        ]
         tasks = [asyncio.ensure_future(job) for job in jobs]
         await asyncio.sleep(0)
-        tasks.append(asyncio.ensure_future(thread.run(Job("canonical", Source("AVRO", "modest")), Budget(), "modest")))
+        tasks.append(
+            asyncio.ensure_future(
+                thread.run(SchemaJob("canonical", SchemaSource("AVRO", "modest")), Budget(), "modest")
+            )
+        )
         await asyncio.sleep(0)
         started.set()
         await asyncio.gather(*tasks)
         assert not thread._clients
         monkeypatch.setattr(schema_work, "MAX_WAITING_OF_A_CLIENT", 0)
         with pytest.raises(RegistryError, match="Too many schemas"):
-            await thread.run(Job("canonical", Source("AVRO", "x")), Budget(), "greedy")
+            await thread.run(SchemaJob("canonical", SchemaSource("AVRO", "x")), Budget(), "greedy")
         thread.stop()
 
     asyncio.run(run())

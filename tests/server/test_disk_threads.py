@@ -15,7 +15,7 @@ from ottla.env.config.load import load
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.records import SimpleRecord, build_batch
 from ottla.registry.http.forwarding import forward
-from ottla.registry.peers import Peer
+from ottla.registry.peers import RegistryPeer
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
 from ottla.server.node import Node
@@ -69,7 +69,7 @@ def test_a_silent_writer_takes_no_thread_of_a_registrys_loop() -> None:
             writer = f"http://127.0.0.1:{silent.getsockname()[1]}"
             registry: Any = Registry(RegistrySettings(bootstrap_servers="127.0.0.1:9", timeout_s=60), "http://me")
             registry._writer_url = writer
-            registry.find_writer = lambda **_: asyncio.sleep(0, Peer(writer, trusted=True))
+            registry.find_writer = lambda **_: asyncio.sleep(0, RegistryPeer(writer, trusted=True))
             request: Any = SimpleNamespace(method="POST", target="/", body=b"", headers={})
             waiting = [asyncio.ensure_future(forward(registry, request)) for _ in range(4)]
             silent.settimeout(20)

@@ -6,7 +6,7 @@ import msgspec
 
 from ottla.registry.errors import invalid_schema
 from ottla.registry.records import MAX_INT, SchemaReference, SchemaValue
-from ottla.registry.schema_work import Source
+from ottla.registry.schema_work import SchemaSource
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem
 from ottla.registry.state import RegistryState
@@ -23,7 +23,7 @@ class Catalogue:
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
-    def stored(self, value: SchemaValue) -> Source:
+    def stored(self, value: SchemaValue) -> SchemaSource:
         return self.source(context_of(value.subject), value.schema_type, value.schema, value.references, deleted=True)
 
     def pinned(
@@ -46,7 +46,7 @@ class Catalogue:
 
     def source(
         self, context: str, schema_type: str, text: str, references: tuple[SchemaReference, ...], *, deleted: bool
-    ) -> Source:
+    ) -> SchemaSource:
         """42201 with the reason when a reference leads nowhere or in a circle. `deleted`: soft-deleted ones count."""
         if not text.strip():
             raise invalid_schema("Empty schema", schema_type)
@@ -55,7 +55,7 @@ class Catalogue:
             self._collect(context, references, into, (), Budget(_MAX_LOOKUPS), deleted=deleted)
         except SchemaProblem as problem:
             raise invalid_schema(str(problem), schema_type) from problem
-        return Source(schema_type, text, tuple(into.values()))
+        return SchemaSource(schema_type, text, tuple(into.values()))
 
     def _collect(
         self,

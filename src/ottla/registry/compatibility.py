@@ -22,7 +22,7 @@ class Earlier(NamedTuple):
     schema: ParsedSchema
 
 
-class Finding(NamedTuple):
+class CompatibilityFinding(NamedTuple):
     version: int
     """The earlier version that it is about."""
     direction: str
@@ -45,7 +45,7 @@ def needed(level: str, earlier: Sequence[_Earlier]) -> Sequence[_Earlier]:
     return earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
 
 
-def check(level: str, schema: ParsedSchema, earlier: Sequence[Earlier]) -> list[Finding]:
+def check(level: str, schema: ParsedSchema, earlier: Sequence[Earlier]) -> list[CompatibilityFinding]:
     """`earlier` in order of version. All findings of the newest version that has any."""
     for version, other in reversed(needed(level, earlier)):
         findings = against(level, schema, version, other, Budget())
@@ -54,20 +54,26 @@ def check(level: str, schema: ParsedSchema, earlier: Sequence[Earlier]) -> list[
     return []
 
 
-def against(level: str, schema: ParsedSchema, version: int, other: ParsedSchema, budget: Budget) -> list[Finding]:
+def against(
+    level: str, schema: ParsedSchema, version: int, other: ParsedSchema, budget: Budget
+) -> list[CompatibilityFinding]:
     """Why the schema and one earlier version do not go together; TooComplex when the budget does not suffice."""
     if schema.schema_type != other.schema_type:
         text = f"the schema is {schema.schema_type}, version {version} is {other.schema_type}"
-        return [Finding(version, BACKWARD, Incompatibility("SCHEMA_TYPE_CHANGED", "/", text))]
+        return [CompatibilityFinding(version, BACKWARD, Incompatibility("SCHEMA_TYPE_CHANGED", "/", text))]
     findings = []
     if level.startswith(("BACKWARD", "FULL")):
-        findings += [Finding(version, BACKWARD, reason) for reason in schema.incompatibilities(other, budget)]
+        findings += [
+            CompatibilityFinding(version, BACKWARD, reason) for reason in schema.incompatibilities(other, budget)
+        ]
     if level.startswith(("FORWARD", "FULL")):
-        findings += [Finding(version, "FORWARD", reason) for reason in other.incompatibilities(schema, budget)]
+        findings += [
+            CompatibilityFinding(version, "FORWARD", reason) for reason in other.incompatibilities(schema, budget)
+        ]
     return findings
 
 
-def shown(findings: Sequence[Finding], level: str) -> list[str]:
+def shown(findings: Sequence[CompatibilityFinding], level: str) -> list[str]:
     """As Confluent lists them: each reason, then what it was held against."""
     if not findings:
         return []

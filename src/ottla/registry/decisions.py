@@ -44,7 +44,7 @@ from ottla.registry.records import (
     schema_record,
     schema_tombstone,
 )
-from ottla.registry.schema_work import Source, Work
+from ottla.registry.schema_work import SchemaSource, SchemaWork
 from ottla.registry.state import GLOBAL, digest
 from ottla.registry.subjects import context_of
 
@@ -65,7 +65,7 @@ class RegisterRequest(msgspec.Struct, rename="camel"):
 
 
 @dataclass(slots=True)
-class Step:
+class DecisionStep:
     """`record` is to be written; None: done, and `answer` is the answer."""
 
     record: Record | None = None
@@ -73,8 +73,14 @@ class Step:
 
 
 def read(
-    queries: Queries, work: Work, subject: str, request: RegisterRequest, *, normalize: bool, deleted: bool = False
-) -> tuple[Source, str]:
+    queries: Queries,
+    work: SchemaWork,
+    subject: str,
+    request: RegisterRequest,
+    *,
+    normalize: bool,
+    deleted: bool = False,
+) -> tuple[SchemaSource, str]:
     """The schema of a request and the text that is stored for it. `deleted`: it may refer to what is soft deleted."""
     schema_type, context = request.schema_type or AVRO, context_of(subject)
     request.references = queries.catalogue.pinned(
@@ -86,19 +92,19 @@ def read(
 
 
 class Register:
-    def __init__(self, subject: str, request: RegisterRequest, work: Work, *, normalize: bool) -> None:
+    def __init__(self, subject: str, request: RegisterRequest, work: SchemaWork, *, normalize: bool) -> None:
         self.subject, self.request, self.work, self.normalize = subject, request, work, normalize
         self._written: SchemaValue | None = None
 
-    def __call__(self, queries: Queries) -> Step:
+    def __call__(self, queries: Queries) -> DecisionStep:
         subject, request = self.subject, self.request
         if self._written is not None:
-            return Step(answer=self._written)
+            return DecisionStep(answer=self._written)
         imported = (request.id or 0) > 0
         source, text = read(queries, self.work, subject, request, normalize=self.normalize, deleted=imported)
         existing = self._existing(queries, source.schema_type, text)
         if existing is not None and request.id in {None, -1, existing.id}:
-            return Step(answer=existing)
+            return DecisionStep(answer=existing)
         mode = queries.mode(subject, inherited=True)
         _check_writable(mode, subject)
         if imported:
@@ -126,7 +132,7 @@ class Register:
         """A soft-deleted version keeps its number."""
         return max(queries.state.subjects.get(self.subject, {0: None})) + 1
 
-    def _imported(self, queries: Queries, schema_type: str, text: str, mode: str) -> Step:
+    def _imported(self, queries: Queries, schema_type: str, text: str, mode: str) -> DecisionStep:
         if mode != "IMPORT":
             where = f"Subject {self.subject} in context {context_of(self.subject)}"
             raise not_permitted(f"{where} is not in import mode")
@@ -141,7 +147,7 @@ class Register:
             raise id_does_not_match()
         return self._write(schema_type, text, schema_id, self.request.version or self._next_version(queries))
 
-    def _write(self, schema_type: str, text: str, schema_id: int, version: int) -> Step:
+    def _write(self, schema_type: str, text: str, schema_id: int, version: int) -> DecisionStep:
         request = self.request
         if max(schema_id, version) > MAX_INT:
             what = "id" if schema_id > MAX_INT else "version"
@@ -151,7 +157,7 @@ class Register:
             request.metadata, request.rule_set, text,
         )  # fmt: skip
         self._written = value
-        return Step(schema_record(value))
+        return DecisionStep(schema_record(value))
 
 
 class DeleteSubject:
@@ -159,7 +165,7 @@ class DeleteSubject:
         self.subject, self.permanent = subject, permanent
         self._gone: list[int] = []
 
-    def __call__(self, queries: Queries) -> Step:
+    def __call__(self, queries: Queries) -> DecisionStep:
         subject = self.subject
         values = queries.state.versions(subject, deleted=True)
         if not values and not self._gone:
@@ -169,15 +175,15 @@ class DeleteSubject:
         if self.permanent:
             return self._permanently(queries, values, alive)
         if self._gone:
-            return Step(answer=self._gone)
+            return DecisionStep(answer=self._gone)
         if not alive:
             raise subject_soft_deleted(subject)
         for value in alive:
             _check_unreferenced(queries, value, deleted=False)
         self._gone = [value.version for value in alive]
-        return Step(delete_subject_record(subject, alive[-1].version))
+        return DecisionStep(delete_subject_record(subject, alive[-1].version))
 
-    def _permanently(self, queries: Queries, values: list[SchemaValue], alive: list[SchemaValue]) -> Step:
+    def _permanently(self, queries: Queries, values: list[SchemaValue], alive: list[SchemaValue]) -> DecisionStep:
         if alive:
             raise subject_not_soft_deleted(self.subject)
         if not values:
@@ -188,18 +194,18 @@ class DeleteSubject:
         if keep is not None:
             return keep
         self._gone = [*self._gone, values[0].version]
-        return Step(schema_tombstone(self.subject, values[0].version))
+        return DecisionStep(schema_tombstone(self.subject, values[0].version))
 
-    def _forget_settings(self, queries: Queries) -> Step:
+    def _forget_settings(self, queries: Queries) -> DecisionStep:
         if self.subject in queries.state.configs:
-            return Step(config_record(self.subject, None))
+            return DecisionStep(config_record(self.subject, None))
         if self.subject in queries.state.modes:
-            return Step(mode_record(self.subject, None))
+            return DecisionStep(mode_record(self.subject, None))
         if self._gone[-1] != 0:
             # Once: the record that soft deleted the versions is no longer needed.
             self._gone = [*self._gone, 0]
-            return Step(delete_subject_tombstone(self.subject))
-        return Step(answer=self._gone[:-1])
+            return DecisionStep(delete_subject_tombstone(self.subject))
+        return DecisionStep(answer=self._gone[:-1])
 
 
 class DeleteVersion:
@@ -207,9 +213,9 @@ class DeleteVersion:
         self.subject, self.version, self.permanent = subject, version, permanent
         self._gone: int | None = None
 
-    def __call__(self, queries: Queries) -> Step:
+    def __call__(self, queries: Queries) -> DecisionStep:
         if self._gone is not None:
-            return Step(answer=self._gone)
+            return DecisionStep(answer=self._gone)
         value = self._find(queries)
         _check_writable(queries.mode(self.subject, inherited=True), self.subject)
         _check_unreferenced(queries, value, deleted=self.permanent)
@@ -217,14 +223,14 @@ class DeleteVersion:
             if value.deleted:
                 raise version_soft_deleted(self.subject, value.version)
             self._gone = value.version
-            return Step(schema_record(value.as_deleted()))
+            return DecisionStep(schema_record(value.as_deleted()))
         if not value.deleted:
             raise version_not_soft_deleted(self.subject, value.version)
         keep = _keep_ids(queries, value)
         if keep is not None:
             return keep
         self._gone = value.version
-        return Step(schema_tombstone(self.subject, value.version))
+        return DecisionStep(schema_tombstone(self.subject, value.version))
 
     def _find(self, queries: Queries) -> SchemaValue:
         number = version_number(self.version)
@@ -249,25 +255,25 @@ class SetConfig:
         self._old: JsonObject | None = None
         self._done = False
 
-    def __call__(self, queries: Queries) -> Step:
+    def __call__(self, queries: Queries) -> DecisionStep:
         if self._done:
-            return Step(answer=self.config if self.config is not None else self._old)
+            return DecisionStep(answer=self.config if self.config is not None else self._old)
         _check_settable(queries, self.subject)
         self._old = queries.config(self.subject, inherited=False)
         self._done = True
-        return Step(config_record(self.subject or None, self.config))
+        return DecisionStep(config_record(self.subject or None, self.config))
 
 
 class MergeConfig(SetConfig):
     """PUT: what the body names is set, the rest stays."""
 
-    def __call__(self, queries: Queries) -> Step:
+    def __call__(self, queries: Queries) -> DecisionStep:
         if not self._done and self.config is not None:
             _check_settable(queries, self.subject)
             kept = {k: v for k, v in queries.state.configs.get(self.subject, {}).items() if k != "subject"}
             self._done = True
-            return Step(config_record(self.subject or None, {**kept, **self.config}))
-        return Step(answer=self.config)
+            return DecisionStep(config_record(self.subject or None, {**kept, **self.config}))
+        return DecisionStep(answer=self.config)
 
 
 class SetMode:
@@ -276,9 +282,9 @@ class SetMode:
         self._done = False
         self._old = ""
 
-    def __call__(self, queries: Queries) -> Step:
+    def __call__(self, queries: Queries) -> DecisionStep:
         if self._done:
-            return Step(answer=self.mode or self._old)
+            return DecisionStep(answer=self.mode or self._old)
         if self.mode is not None and self.mode not in MODES:
             raise invalid_mode()
         if self.mode is None:
@@ -288,7 +294,7 @@ class SetMode:
             if held and queries.mode(self.subject, inherited=True) != "IMPORT":
                 raise not_permitted("Cannot import since found existing subjects")
         self._done = True
-        return Step(mode_record(self.subject or None, self.mode))
+        return DecisionStep(mode_record(self.subject or None, self.mode))
 
 
 def _check_writable(mode: str, subject: str) -> None:
@@ -306,10 +312,10 @@ def _check_unreferenced(queries: Queries, value: SchemaValue, *, deleted: bool) 
         raise reference_exists(value.subject, value.version)
 
 
-def _keep_ids(queries: Queries, value: SchemaValue) -> Step | None:
+def _keep_ids(queries: Queries, value: SchemaValue) -> DecisionStep | None:
     """Before the last trace of the largest id goes, it is written down: an id is never given twice."""
     context = queries.state.context(context_of(value.subject))
     holders = context.by_id.get(value.id, {})
     if value.id == context.max_id and len(holders) == 1 and not queries.state.kept(context_of(value.subject)):
-        return Step(ids_record(queries.state.max_ids()))
+        return DecisionStep(ids_record(queries.state.max_ids()))
     return None

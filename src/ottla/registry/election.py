@@ -20,7 +20,7 @@ from ottla.registry.topic import client_config
 log = get_logger(__name__)
 
 
-class Election:
+class WriterElection:
     def __init__(self, settings: RegistrySettings, client_id: str, on_change: Callable[[bool], object]) -> None:
         self._settings = settings
         self._client_id = client_id

@@ -22,19 +22,19 @@ _MARK = "#v1."
 _MIN_SECRET_BYTES = 16
 
 
-class Peer(NamedTuple):
+class RegistryPeer(NamedTuple):
     url: str
     trusted: bool
 
 
-class Peers:
+class RegistryPeers:
     def __init__(self, *, listed: Iterable[str] = (), secret: bytes | None = None, group_id: str = "") -> None:
         self._listed = frozenset(_normal(url) for url in listed)
         self._secret = secret
         self._group_id = group_id
 
     @classmethod
-    def of(cls, settings: RegistrySettings) -> Peers:
+    def of(cls, settings: RegistrySettings) -> RegistryPeers:
         """Raises RegistryStartError for an address that is none and a secret that cannot be used."""
         for url in settings.peers:
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
@@ -50,11 +50,11 @@ class Peers:
         """The name of this instance in the group."""
         return url if self._secret is None else f"{url}{_MARK}{self._signature(url)}"
 
-    def read(self, client_id: str) -> Peer:
+    def read(self, client_id: str) -> RegistryPeer:
         """The address in a member's client id, and whether the address is trusted."""
         url, _, signature = client_id.partition(_MARK)
         signed = self._secret is not None and hmac.compare_digest(signature.encode(), self._signature(url).encode())
-        return Peer(url, signed or _normal(url) in self._listed)
+        return RegistryPeer(url, signed or _normal(url) in self._listed)
 
     def _signature(self, url: str) -> str:
         text = f"ottla-registry-peer\0{self._group_id}\0{url}".encode()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ottla.registry.catalogue import Catalogue
-from ottla.registry.compatibility import BACKWARD, Finding, needed
+from ottla.registry.compatibility import BACKWARD, CompatibilityFinding, needed
 from ottla.registry.errors import (
     compatibility_not_configured,
     invalid_version,
@@ -17,7 +17,7 @@ from ottla.registry.errors import (
     version_not_found,
 )
 from ottla.registry.records import AVRO, MAX_INT, JsonObject, SchemaReference, SchemaValue
-from ottla.registry.schema_work import Source, Work
+from ottla.registry.schema_work import SchemaSource, SchemaWork
 from ottla.registry.state import GLOBAL, RegistryState, digest, guid_of
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, local_name, qualified
 
@@ -182,8 +182,13 @@ class Queries:
         return str(self.config(subject, inherited=True).get("compatibilityLevel", BACKWARD))
 
     def findings(
-        self, work: Work, subject: str, source: Source, metadata: JsonObject | None = None, only: str | None = None
-    ) -> tuple[str, list[Finding]]:
+        self,
+        work: SchemaWork,
+        subject: str,
+        source: SchemaSource,
+        metadata: JsonObject | None = None,
+        only: str | None = None,
+    ) -> tuple[str, list[CompatibilityFinding]]:
         """The level and what stands against it; `only` names one version (Confluent then drops TRANSITIVE)."""
         config = self.config(subject, inherited=True)
         level = self.level(subject)

@@ -1,9 +1,9 @@
 """Schemas are parsed, printed and compared in a thread of their own, never on the loop that answers.
 
-A job has texts as input and a text or findings as result; it uses no state of the registry. A request asks its `Work`.
-If a result is missing, `Work` raises `Unprepared`, the thread runs the job, and the request asks again. Each job ends
-within the steps of its budget. Jobs of several requests take turns, so that a large comparison does not block the
-others.
+A job has texts as input and a text or findings as result; it uses no state of the registry. A request asks its
+`SchemaWork`. If a result is missing, `SchemaWork` raises `Unprepared`, the thread runs the job, and the request asks
+again. Each job ends within the steps of its budget. Jobs of several requests take turns, so that a large comparison does
+not block the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
-from ottla.registry.compatibility import Finding, against
+from ottla.registry.compatibility import CompatibilityFinding, against
 from ottla.registry.errors import RegistryError, invalid_schema
 from ottla.registry.records import SchemaValue
 from ottla.registry.schemas.budget import MAX_REQUEST_STEPS, Budget
@@ -34,7 +34,7 @@ _NEW = "new"
 _Answer = TypeVar("_Answer")
 
 
-class Source(NamedTuple):
+class SchemaSource(NamedTuple):
     """A schema as text, with the text of all that it refers to."""
 
     schema_type: str
@@ -42,19 +42,19 @@ class Source(NamedTuple):
     dependencies: tuple[Dependency, ...] = ()
 
 
-class Job(NamedTuple):
+class SchemaJob(NamedTuple):
     """`form` of the schema as text, or, with `other`, the findings against that version at the level `form`."""
 
     form: str
-    source: Source
+    source: SchemaSource
     version: int = 0
-    other: Source | None = None
+    other: SchemaSource | None = None
 
 
 class Unprepared(Exception):
     """Jobs that must be done before the request can be answered."""
 
-    def __init__(self, work: Work, jobs: Sequence[Job]) -> None:
+    def __init__(self, work: SchemaWork, jobs: Sequence[SchemaJob]) -> None:
         super().__init__(f"{len(jobs)} jobs")
         self.work = work
         self.jobs = jobs
@@ -69,13 +69,13 @@ class _Client:
 class SchemaThread:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="schemas")
-        self._parsed: OrderedDict[Source, tuple[ParsedSchema, int]] = OrderedDict()
+        self._parsed: OrderedDict[SchemaSource, tuple[ParsedSchema, int]] = OrderedDict()
         self._kept_steps = 0
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._clients: dict[str, _Client] = {}
 
-    async def run(self, job: Job, budget: Budget, client: str = "") -> str | list[Finding]:
+    async def run(self, job: SchemaJob, budget: Budget, client: str = "") -> str | list[CompatibilityFinding]:
         """Raises RegistryError 42201 with the reason if a schema is invalid or needs too many steps.
 
         Clients take turns: a job waits for at most one job of each other client, however many jobs those have.
@@ -104,7 +104,7 @@ class SchemaThread:
 
     # In the thread
 
-    def _run(self, job: Job, budget: Budget) -> str | list[Finding]:
+    def _run(self, job: SchemaJob, budget: Budget) -> str | list[CompatibilityFinding]:
         schema = self._parse(job.source, budget)
         if job.other is not None:
             try:
@@ -119,7 +119,7 @@ class SchemaThread:
             return schema.canonical
         return schema.normalized() if job.form == "normalized" else schema.serialized()
 
-    def _parse(self, source: Source, budget: Budget) -> ParsedSchema:
+    def _parse(self, source: SchemaSource, budget: Budget) -> ParsedSchema:
         """A schema that is kept costs what it cost before: the verdict does not depend on what others have asked."""
         kept_schema = self._parsed.get(source)
         if kept_schema is not None:
@@ -135,38 +135,42 @@ class SchemaThread:
         return schema
 
 
-class Work:
+class SchemaWork:
     """What one request wants to know of schemas. Its steps are limited as a whole."""
 
     def __init__(self, thread: SchemaThread, client: str = "") -> None:
         self._thread = thread
         self._client = client
         self._budget = Budget(MAX_REQUEST_STEPS)
-        self._done: dict[Job, str | list[Finding]] = {}
-        self._earlier: dict[int, tuple[SchemaValue, Source]] = {}
+        self._done: dict[SchemaJob, str | list[CompatibilityFinding]] = {}
+        self._earlier: dict[int, tuple[SchemaValue, SchemaSource]] = {}
 
-    def text(self, source: Source, form: str = "canonical") -> str:
+    def text(self, source: SchemaSource, form: str = "canonical") -> str:
         """The schema in the form `canonical`, `normalized` or `serialized`; Unprepared when it is not known yet."""
-        job = Job(form, source)
+        job = SchemaJob(form, source)
         if job not in self._done:
             raise Unprepared(self, [job])
         return str(self._done[job])
 
-    def check_new(self, source: Source) -> None:
+    def check_new(self, source: SchemaSource) -> None:
         """RegistryError, after Unprepared, for what is refused at registration only."""
         self.text(source, _NEW)
 
     def findings(
-        self, level: str, source: Source, earlier: Sequence[SchemaValue], stored: Callable[[SchemaValue], Source]
-    ) -> list[Finding]:
+        self,
+        level: str,
+        source: SchemaSource,
+        earlier: Sequence[SchemaValue],
+        stored: Callable[[SchemaValue], SchemaSource],
+    ) -> list[CompatibilityFinding]:
         """`earlier` in order of version. All findings of the newest version that has any. What an earlier version refers
         to is `stored`, looked up once a request and for a few versions a turn of the loop."""
-        missing: list[Job] = []
+        missing: list[SchemaJob] = []
         for value in reversed(earlier):
             other = self._earlier.get(id(value))
             if other is None:
                 other = self._earlier[id(value)] = (value, stored(value))
-            job = Job(level, source, value.version, other[1])
+            job = SchemaJob(level, source, value.version, other[1])
             findings = self._done.get(job)
             if findings is None:
                 missing.append(job)
@@ -178,7 +182,7 @@ class Work:
             raise Unprepared(self, missing)
         return []
 
-    async def do(self, jobs: Sequence[Job]) -> None:
+    async def do(self, jobs: Sequence[SchemaJob]) -> None:
         for job in jobs:
             findings = self._done[job] = await self._thread.run(job, self._budget, self._client)
             if job.other is not None and findings:

@@ -13,16 +13,16 @@ from confluent_kafka import KafkaException
 
 from ottla.env.logging import get_logger
 from ottla.registry.catalogue import Catalogue
-from ottla.registry.election import Election, writer_id
+from ottla.registry.election import WriterElection, writer_id
 from ottla.registry.errors import RegistryError
 from ottla.registry.log import Message, SchemasLog
-from ottla.registry.peers import Peer, Peers
+from ottla.registry.peers import RegistryPeer, RegistryPeers
 from ottla.registry.queries import Queries
-from ottla.registry.schema_work import SchemaThread, Work
+from ottla.registry.schema_work import SchemaThread, SchemaWork
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import TopicReader, TopicWriter, end_offset, ensure_topic
-from ottla.registry.writer import Writer
+from ottla.registry.writer import RegistryWriter
 
 log = get_logger(__name__)
 
@@ -39,19 +39,19 @@ class Registry:
         self.schemas = SchemaThread()
         self.queries = Queries(self.state, Catalogue(self.state))
         self._topic = TopicWriter(settings)
-        self.writer = Writer(settings, self.log, self.queries, self._topic)
+        self.writer = RegistryWriter(settings, self.log, self.queries, self._topic)
         self.is_writer = False
         self._reader: TopicReader | None = None
-        self._election: Election | None = None
-        self.peers = Peers.of(settings)
-        self._writer: Peer | None = None
+        self._election: WriterElection | None = None
+        self.peers = RegistryPeers.of(settings)
+        self._writer: RegistryPeer | None = None
         self._search: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.forwards = ThreadPoolExecutor(FORWARD_THREADS, thread_name_prefix="forward")
 
-    def work(self, client: str) -> Work:
+    def work(self, client: str) -> SchemaWork:
         """For what one request of this client asks of schemas."""
-        return Work(self.schemas, client)
+        return SchemaWork(self.schemas, client)
 
     async def start(self) -> None:
         """Ready to answer: what was in the topic has been read."""
@@ -80,7 +80,7 @@ class Registry:
             self.is_writer = True
             self._repair_if_needed()
         else:
-            self._election = Election(
+            self._election = WriterElection(
                 self.settings,
                 self.peers.client_id(self.url),
                 lambda won: loop.call_soon_threadsafe(self._on_election, won),
@@ -131,7 +131,7 @@ class Registry:
         log.info("writer.elected", url=self.url)
         self._repair_if_needed()
 
-    async def find_writer(self, *, again: bool = False) -> Peer | None:
+    async def find_writer(self, *, again: bool = False) -> RegistryPeer | None:
         """The elected writer, and whether its address is to be believed."""
         if self._writer is None or again:
             if self._search is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from ottla.registry.decisions import Step
+from ottla.registry.decisions import DecisionStep
 from ottla.registry.errors import operation_timeout, schema_too_large, store_error
 from ottla.registry.log import SchemasLog
 from ottla.registry.queries import Queries
@@ -22,10 +22,10 @@ from ottla.registry.settings import RegistrySettings
 from ottla.registry.topic import TopicWriter
 
 MAX_RACES = 50
-Decision = Callable[[Queries], Step]
+Decision = Callable[[Queries], DecisionStep]
 
 
-class Writer:
+class RegistryWriter:
     def __init__(self, settings: RegistrySettings, schemas: SchemasLog, queries: Queries, topic: TopicWriter) -> None:
         self._settings = settings
         self._log = schemas

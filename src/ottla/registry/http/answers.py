@@ -64,16 +64,16 @@ class Request:
 
 
 @dataclass(slots=True)
-class Answer:
+class RestResponse:
     body: bytes
     status: int = 200
     content_type: str = JSON_V1
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def answer(value: Any) -> Answer:
-    return Answer(msgspec.json.encode(value))
+def answer(value: Any) -> RestResponse:
+    return RestResponse(msgspec.json.encode(value))
 
 
-def failure(error: RegistryError) -> Answer:
-    return Answer(msgspec.json.encode({"error_code": error.code, "message": error.message}), error.status)
+def failure(error: RegistryError) -> RestResponse:
+    return RestResponse(msgspec.json.encode({"error_code": error.code, "message": error.message}), error.status)

@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl, unquote
 from ottla.client.audit.events import FACTS
 from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError
-from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, Answer, Request, failure
+from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, Request, RestResponse, failure
 from ottla.registry.http.bodies import Bodies, Receive
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
-from ottla.registry.http.routes import Route, find_route
+from ottla.registry.http.routes import RestRoute, find_route
 from ottla.registry.http.subject_rights import check_rights
 from ottla.registry.service import Registry
 from ottla.security.web import ANYBODY, client_of
@@ -45,13 +45,13 @@ class RegistryApp:
             response = failure(RegistryError(50001, f"Internal error: {type(error).__name__}"))
         await _send(response, headers, scope["method"], send)
 
-    async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> RestResponse:
         if scope["method"] not in {"POST", "PUT", "DELETE"}:
             return await self._answer_to(scope, headers, b"")
         async with self._bodies.read(receive) as body:
             return await self._answer_to(scope, headers, body)
 
-    async def _answer_to(self, scope: Scope, headers: dict[str, str], body: bytes) -> Answer:
+    async def _answer_to(self, scope: Scope, headers: dict[str, str], body: bytes) -> RestResponse:
         method: str = scope["method"]
         if body and method in {"POST", "PUT"}:
             _check_content_type(headers.get("content-type"))
@@ -67,13 +67,13 @@ class RegistryApp:
         check_rights(request, user, route.role)
         return await self._carry_out(route, request)
 
-    async def _carry_out(self, route: Route, request: Request) -> Answer:
+    async def _carry_out(self, route: RestRoute, request: Request) -> RestResponse:
         registry = self._registry
         if not route.writes:
             return await route.handler(registry, request)
         if not registry.is_writer:
             if FORWARDED in request.headers:
-                return Answer(failure(RegistryError(50004, "Leader not known")).body, 503)
+                return RestResponse(failure(RegistryError(50004, "Leader not known")).body, 503)
             try:
                 return await forward(registry, request)
             except Elected:
@@ -98,7 +98,7 @@ def _check_content_type(header: str | None) -> None:
         raise RegistryError(415, f"HTTP 415 Unsupported Media Type: {kind}, expected {JSON_V1}")
 
 
-async def _send(response: Answer, headers: dict[str, str], method: str, send: Send) -> None:
+async def _send(response: RestResponse, headers: dict[str, str], method: str, send: Send) -> None:
     kind = response.content_type
     accepted = headers.get("accept", "")
     if kind == JSON_V1 and JSON_V1 not in accepted:

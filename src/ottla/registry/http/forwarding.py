@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from ottla.env.http_answer import read_answer
 from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError, forwarding_failed, unknown_leader
-from ottla.registry.http.answers import JSON_V1, Answer, Request
-from ottla.registry.peers import Peer
+from ottla.registry.http.answers import JSON_V1, Request, RestResponse
+from ottla.registry.peers import RegistryPeer
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
 
@@ -29,7 +29,7 @@ _UNTRUSTED = (
 log = get_logger(__name__)
 
 
-async def forward(registry: Registry, request: Request) -> Answer:
+async def forward(registry: Registry, request: Request) -> RestResponse:
     """Retries while there is no writer or the writer does not answer. Repeats a delete only if it was refused."""
     deadline = time.monotonic() + registry.settings.forward_timeout_s
     problem: RegistryError = unknown_leader()
@@ -67,7 +67,7 @@ async def forward(registry: Registry, request: Request) -> Answer:
     raise problem
 
 
-def _may_send(registry: Registry, writer: Peer, request: Request) -> bool:
+def _may_send(registry: Registry, writer: RegistryPeer, request: Request) -> bool:
     """Credentials go to a trusted address only. Without credentials, peers and a secret, any address will do."""
     credentials = bool(registry.settings.forward_user) or "authorization" in request.headers
     return writer.trusted or not (credentials or registry.peers.configured)
@@ -77,14 +77,14 @@ class Elected(Exception):
     """This instance became the writer while it looked for one."""
 
 
-async def _catch_up(registry: Registry, response: Answer) -> None:
+async def _catch_up(registry: Registry, response: RestResponse) -> None:
     """Read your own writes, also here."""
     offset = response.headers.pop(OFFSET, "")
     if offset.isdigit():
         await registry.writer.read_up_to(int(offset))
 
 
-def _send(settings: RegistrySettings, url: str, request: Request) -> Answer:
+def _send(settings: RegistrySettings, url: str, request: Request) -> RestResponse:
     parts = urlsplit(url)
     timeout, host = (
         settings.timeout_s,
@@ -106,7 +106,7 @@ def _send(settings: RegistrySettings, url: str, request: Request) -> Answer:
         connection.request(request.method, request.target, body=request.body, headers=headers)
         response = connection.getresponse()
         offset = response.getheader(OFFSET)
-        return Answer(
+        return RestResponse(
             read_answer(response, _MAX_ANSWER_BYTES), response.status, headers={OFFSET: offset} if offset else {}
         )
     finally:

@@ -11,69 +11,69 @@ from typing import NamedTuple, Protocol
 
 from ottla.registry.errors import RegistryError, not_found
 from ottla.registry.http import configuration, schemas, subjects
-from ottla.registry.http.answers import Answer, Request
+from ottla.registry.http.answers import Request, RestResponse
 from ottla.registry.service import Registry
 
 
 class Handler(Protocol):
     __name__: str
 
-    def __call__(self, registry: Registry, request: Request, /) -> Awaitable[Answer]: ...
+    def __call__(self, registry: Registry, request: Request, /) -> Awaitable[RestResponse]: ...
 
 
-class Route(NamedTuple):
+class RestRoute(NamedTuple):
     handler: Handler
     role: str
     writes: bool = False
 
 
-_TABLE: dict[str, Route] = {
-    "GET ": Route(configuration.root, "read"),
-    "GET subjects": Route(subjects.list_subjects, "read"),
-    "POST subjects/*": Route(subjects.look_up, "read"),
-    "DELETE subjects/*": Route(subjects.delete_subject, "admin", writes=True),
-    "GET subjects/*/metadata": Route(subjects.latest_with_metadata, "read"),
-    "GET subjects/*/versions": Route(subjects.list_versions, "read"),
-    "POST subjects/*/versions": Route(subjects.register, "write", writes=True),
-    "GET subjects/*/versions/*": Route(subjects.get_version, "read"),
-    "DELETE subjects/*/versions/*": Route(subjects.delete_version, "admin", writes=True),
-    "GET subjects/*/versions/*/schema": Route(subjects.get_schema, "read"),
-    "GET subjects/*/versions/*/referencedby": Route(subjects.referenced_by, "read"),
-    "GET schemas": Route(schemas.list_schemas, "read"),
-    "GET schemas/types": Route(schemas.types, "read"),
-    "GET schemas/ids/*": Route(schemas.by_id, "read"),
-    "GET schemas/ids/*/schema": Route(schemas.schema_by_id, "read"),
-    "GET schemas/ids/*/subjects": Route(schemas.subjects_by_id, "read"),
-    "GET schemas/ids/*/versions": Route(schemas.versions_by_id, "read"),
-    "GET schemas/guids/*": Route(schemas.by_guid, "read"),
-    "GET schemas/guids/*/ids": Route(schemas.ids_by_guid, "read"),
-    "GET config": Route(configuration.get_config, "read"),
-    "PUT config": Route(configuration.put_config, "admin", writes=True),
-    "DELETE config": Route(configuration.delete_config, "admin", writes=True),
-    "GET config/*": Route(configuration.get_config, "read"),
-    "PUT config/*": Route(configuration.put_config, "admin", writes=True),
-    "DELETE config/*": Route(configuration.delete_config, "admin", writes=True),
-    "GET mode": Route(configuration.get_mode, "read"),
-    "PUT mode": Route(configuration.put_mode, "admin", writes=True),
-    "DELETE mode": Route(configuration.delete_mode, "admin", writes=True),
-    "GET mode/*": Route(configuration.get_mode, "read"),
-    "PUT mode/*": Route(configuration.put_mode, "admin", writes=True),
-    "DELETE mode/*": Route(configuration.delete_mode, "admin", writes=True),
-    "POST compatibility/subjects/*/versions": Route(configuration.check_all, "read"),
-    "POST compatibility/subjects/*/versions/*": Route(configuration.check_version, "read"),
-    "GET contexts": Route(configuration.contexts, "read"),
-    "GET v1/metadata/id": Route(configuration.metadata_id, "read"),
-    "GET v1/metadata/version": Route(configuration.metadata_version, "read"),
+_TABLE: dict[str, RestRoute] = {
+    "GET ": RestRoute(configuration.root, "read"),
+    "GET subjects": RestRoute(subjects.list_subjects, "read"),
+    "POST subjects/*": RestRoute(subjects.look_up, "read"),
+    "DELETE subjects/*": RestRoute(subjects.delete_subject, "admin", writes=True),
+    "GET subjects/*/metadata": RestRoute(subjects.latest_with_metadata, "read"),
+    "GET subjects/*/versions": RestRoute(subjects.list_versions, "read"),
+    "POST subjects/*/versions": RestRoute(subjects.register, "write", writes=True),
+    "GET subjects/*/versions/*": RestRoute(subjects.get_version, "read"),
+    "DELETE subjects/*/versions/*": RestRoute(subjects.delete_version, "admin", writes=True),
+    "GET subjects/*/versions/*/schema": RestRoute(subjects.get_schema, "read"),
+    "GET subjects/*/versions/*/referencedby": RestRoute(subjects.referenced_by, "read"),
+    "GET schemas": RestRoute(schemas.list_schemas, "read"),
+    "GET schemas/types": RestRoute(schemas.types, "read"),
+    "GET schemas/ids/*": RestRoute(schemas.by_id, "read"),
+    "GET schemas/ids/*/schema": RestRoute(schemas.schema_by_id, "read"),
+    "GET schemas/ids/*/subjects": RestRoute(schemas.subjects_by_id, "read"),
+    "GET schemas/ids/*/versions": RestRoute(schemas.versions_by_id, "read"),
+    "GET schemas/guids/*": RestRoute(schemas.by_guid, "read"),
+    "GET schemas/guids/*/ids": RestRoute(schemas.ids_by_guid, "read"),
+    "GET config": RestRoute(configuration.get_config, "read"),
+    "PUT config": RestRoute(configuration.put_config, "admin", writes=True),
+    "DELETE config": RestRoute(configuration.delete_config, "admin", writes=True),
+    "GET config/*": RestRoute(configuration.get_config, "read"),
+    "PUT config/*": RestRoute(configuration.put_config, "admin", writes=True),
+    "DELETE config/*": RestRoute(configuration.delete_config, "admin", writes=True),
+    "GET mode": RestRoute(configuration.get_mode, "read"),
+    "PUT mode": RestRoute(configuration.put_mode, "admin", writes=True),
+    "DELETE mode": RestRoute(configuration.delete_mode, "admin", writes=True),
+    "GET mode/*": RestRoute(configuration.get_mode, "read"),
+    "PUT mode/*": RestRoute(configuration.put_mode, "admin", writes=True),
+    "DELETE mode/*": RestRoute(configuration.delete_mode, "admin", writes=True),
+    "POST compatibility/subjects/*/versions": RestRoute(configuration.check_all, "read"),
+    "POST compatibility/subjects/*/versions/*": RestRoute(configuration.check_version, "read"),
+    "GET contexts": RestRoute(configuration.contexts, "read"),
+    "GET v1/metadata/id": RestRoute(configuration.metadata_id, "read"),
+    "GET v1/metadata/version": RestRoute(configuration.metadata_version, "read"),
 }
-ROUTES: dict[tuple[str, ...], dict[str, Route]] = {}
+ROUTES: dict[tuple[str, ...], dict[str, RestRoute]] = {}
 for _line, _route in _TABLE.items():
     _method, _, _path = _line.partition(" ")
     ROUTES.setdefault(tuple(_path.split("/")) if _path else (), {})[_method] = _route
-_ASSOCIATION = Route(configuration.association, "read")
+_ASSOCIATION = RestRoute(configuration.association, "read")
 _WILD = [(pattern, methods) for pattern, methods in ROUTES.items() if "*" in pattern]
 
 
-def find_route(request: Request) -> Route:
+def find_route(request: Request) -> RestRoute:
     """Fills in what the wildcards matched; 404 and 405 in the registry's shape."""
     path = request.path
     if path[:1] == ("associations",):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.registry.errors import not_found, schema_not_found
-from ottla.registry.http.answers import Answer, Request, answer
+from ottla.registry.http.answers import Request, RestResponse, answer
 from ottla.registry.http.subjects import text_of
 from ottla.registry.queries import page, shown
 from ottla.registry.records import AVRO, SCHEMA_TYPES, JsonObject, SchemaValue
@@ -59,7 +59,7 @@ def _visible(registry: Registry, request: Request, value: SchemaValue) -> Schema
     return value
 
 
-async def list_schemas(registry: Registry, request: Request) -> Answer:
+async def list_schemas(registry: Registry, request: Request) -> RestResponse:
     prefix = request.query.get("subjectPrefix", ":*:" if request.context is None else qualified(request.context, ""))
     deleted = request.flag("deleted")
     listed_schemas: list[SchemaValue] = []
@@ -71,27 +71,27 @@ async def list_schemas(registry: Registry, request: Request) -> Answer:
     return answer([shown(value) for value in page(listed_schemas, request.number("offset", 0), limit)])
 
 
-async def types(_: Registry, __: Request) -> Answer:
+async def types(_: Registry, __: Request) -> RestResponse:
     return answer(SCHEMA_TYPES)
 
 
-async def by_id(registry: Registry, request: Request) -> Answer:
+async def by_id(registry: Registry, request: Request) -> RestResponse:
     return answer(await _string(registry, request, _by_id(registry, request)))
 
 
-async def schema_by_id(registry: Registry, request: Request) -> Answer:
+async def schema_by_id(registry: Registry, request: Request) -> RestResponse:
     value = _by_id(registry, request)
-    return Answer((await text_of(registry, request, value)).encode())
+    return RestResponse((await text_of(registry, request, value)).encode())
 
 
-async def subjects_by_id(registry: Registry, request: Request) -> Answer:
+async def subjects_by_id(registry: Registry, request: Request) -> RestResponse:
     _by_id(registry, request)
     holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
     subjects = sorted({value.subject for value in holders if request.sees(value.subject)})
     return answer(page(subjects, request.number("offset", 0), request.number("limit", -1)))
 
 
-async def versions_by_id(registry: Registry, request: Request) -> Answer:
+async def versions_by_id(registry: Registry, request: Request) -> RestResponse:
     _by_id(registry, request)
     holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
     subject_versions = [
@@ -100,11 +100,11 @@ async def versions_by_id(registry: Registry, request: Request) -> Answer:
     return answer(page(subject_versions, request.number("offset", 0), request.number("limit", -1)))
 
 
-async def by_guid(registry: Registry, request: Request) -> Answer:
+async def by_guid(registry: Registry, request: Request) -> RestResponse:
     value = _visible(registry, request, registry.queries.by_guid(request.parts[0]))
     return answer(await _string(registry, request, value))
 
 
-async def ids_by_guid(registry: Registry, request: Request) -> Answer:
+async def ids_by_guid(registry: Registry, request: Request) -> RestResponse:
     value = _visible(registry, request, registry.queries.by_guid(request.parts[0]))
     return answer([{"context": context_of(value.subject), "id": value.id}])

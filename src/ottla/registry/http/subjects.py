@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.registry.decisions import DeleteSubject, DeleteVersion, Register, RegisterRequest, read
 from ottla.registry.errors import invalid_schema, schema_not_found, schema_too_large, subject_not_found
-from ottla.registry.http.answers import Answer, Request, answer
+from ottla.registry.http.answers import Request, RestResponse, answer
 from ottla.registry.queries import metadata_property, page, shown
 from ottla.registry.records import SchemaValue
 from ottla.registry.service import Registry
@@ -34,7 +34,7 @@ async def text_of(registry: Registry, request: Request, value: SchemaValue) -> s
     return await work.answer(lambda: work.text(source, "serialized"))
 
 
-async def list_subjects(registry: Registry, request: Request) -> Answer:
+async def list_subjects(registry: Registry, request: Request) -> RestResponse:
     default = "" if request.context is None else qualified(request.context, "")
     prefix = request.query.get("subjectPrefix", default)
     listed_subjects = registry.queries.subjects(
@@ -44,7 +44,7 @@ async def list_subjects(registry: Registry, request: Request) -> Answer:
     return answer(page(listed_subjects, request.number("offset", 0), request.number("limit", -1)))
 
 
-async def look_up(registry: Registry, request: Request) -> Answer:
+async def look_up(registry: Registry, request: Request) -> RestResponse:
     subject, body = subject_of(request), body_of(registry, request)
     if not registry.state.versions(subject, deleted=request.flag("deleted")):
         raise subject_not_found(subject)
@@ -59,37 +59,37 @@ async def look_up(registry: Registry, request: Request) -> Answer:
     return answer(shown(value, schema=await text_of(registry, request, value)))
 
 
-async def register(registry: Registry, request: Request) -> Answer:
+async def register(registry: Registry, request: Request) -> RestResponse:
     subject, body = subject_of(request), body_of(registry, request)
     decision = Register(subject, body, registry.work(request.client), normalize=request.flag("normalize"))
     value = await registry.writer.carry_out(decision)
     return answer({"id": value.id, "version": value.version, "guid": guid_of(value)})
 
 
-async def list_versions(registry: Registry, request: Request) -> Answer:
+async def list_versions(registry: Registry, request: Request) -> RestResponse:
     deleted, only = request.flag("deleted"), request.flag("deletedOnly")
     versions = registry.queries.versions(subject_of(request), deleted=deleted, deleted_only=only)
     return answer(page(versions, request.number("offset", 0), request.number("limit", -1)))
 
 
-async def get_version(registry: Registry, request: Request) -> Answer:
+async def get_version(registry: Registry, request: Request) -> RestResponse:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=request.flag("deleted"))
     return answer(shown(value, schema=await text_of(registry, request, value)))
 
 
-async def get_schema(registry: Registry, request: Request) -> Answer:
+async def get_schema(registry: Registry, request: Request) -> RestResponse:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=request.flag("deleted"))
-    return Answer((await text_of(registry, request, value)).encode())
+    return RestResponse((await text_of(registry, request, value)).encode())
 
 
-async def referenced_by(registry: Registry, request: Request) -> Answer:
+async def referenced_by(registry: Registry, request: Request) -> RestResponse:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=True)
     referrers = registry.queries.referenced_by(value.subject, value.version, deleted=request.flag("deleted"))
     ids = sorted({referrer.id for referrer in referrers if request.sees(referrer.subject)})
     return answer(page(ids, request.number("offset", 0), request.number("limit", -1)))
 
 
-async def latest_with_metadata(registry: Registry, request: Request) -> Answer:
+async def latest_with_metadata(registry: Registry, request: Request) -> RestResponse:
     """?key=K&value=V: the newest version whose metadata has that property."""
     subject = subject_of(request)
     key, property_value = request.query.get("key"), request.query.get("value")
@@ -102,12 +102,12 @@ async def latest_with_metadata(registry: Registry, request: Request) -> Answer:
     raise schema_not_found()
 
 
-async def delete_subject(registry: Registry, request: Request) -> Answer:
+async def delete_subject(registry: Registry, request: Request) -> RestResponse:
     return answer(
         await registry.writer.carry_out(DeleteSubject(subject_of(request), permanent=request.flag("permanent")))
     )
 
 
-async def delete_version(registry: Registry, request: Request) -> Answer:
+async def delete_version(registry: Registry, request: Request) -> RestResponse:
     decision = DeleteVersion(subject_of(request), request.parts[1], permanent=request.flag("permanent"))
     return answer(await registry.writer.carry_out(decision))

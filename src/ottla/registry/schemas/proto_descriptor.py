@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import (
 from ottla.registry.schemas.parsed import SchemaProblem
 from ottla.registry.schemas.proto_names import Types, is_scalar, resolve
 from ottla.registry.schemas.proto_options import set_options
-from ottla.registry.schemas.proto_tree import Enum, Extend, Field, Message, ProtoFile, Service
+from ottla.registry.schemas.proto_tree import Enum, Extend, Field, ProtoFile, ProtoMessage, Service
 
 _MAX = 536_870_912
 _LABELS = {
@@ -57,7 +57,7 @@ class _Conversion:
             self._service(service, proto.service.add())
         return proto
 
-    def _message(self, message: Message, proto: DescriptorProto, scope: str) -> None:
+    def _message(self, message: ProtoMessage, proto: DescriptorProto, scope: str) -> None:
         own = f"{scope}.{message.name}" if scope else message.name
         proto.name = message.name
         set_options(proto.options, message.options)
@@ -89,7 +89,7 @@ class _Conversion:
                 start, end = _range(text)
                 proto.reserved_range.add(start=start, end=end)
 
-    def _synthetic_oneofs(self, message: Message, proto: DescriptorProto) -> None:
+    def _synthetic_oneofs(self, message: ProtoMessage, proto: DescriptorProto) -> None:
         """proto3's optional is a oneof of one member, after the real ones."""
         if self._file.syntax != "proto3":
             return
@@ -170,7 +170,7 @@ def _enum(enum: Enum, proto: EnumDescriptorProto) -> None:
             proto.reserved_range.add(start=start, end=end - 1)
 
 
-def _check_unique(message: Message, name: str) -> None:
+def _check_unique(message: ProtoMessage, name: str) -> None:
     numbers: dict[int, str] = {}
     names: set[str] = set()
     for field in message.fields:

@@ -20,10 +20,10 @@ from ottla.registry.schemas.proto_tree import (
     Extend,
     Field,
     Import,
-    Message,
     Method,
-    Option,
     ProtoFile,
+    ProtoMessage,
+    ProtoOption,
     Service,
 )
 
@@ -47,10 +47,10 @@ def to_tree(proto: FileDescriptorProto) -> ProtoFile:
     )
 
 
-def _message(proto: DescriptorProto, *, proto3: bool) -> Message:
+def _message(proto: DescriptorProto, *, proto3: bool) -> ProtoMessage:
     entries = {entry.name: entry for entry in proto.nested_type if entry.options.map_entry}
     synthetic = {field_proto.oneof_index for field_proto in proto.field if field_proto.proto3_optional}
-    message = Message(proto.name, options=get_options(proto.options))
+    message = ProtoMessage(proto.name, options=get_options(proto.options))
     for index, oneof in enumerate(proto.oneof_decl):
         if index not in synthetic:
             message.oneofs[oneof.name] = []
@@ -98,13 +98,13 @@ def _field(proto: FieldDescriptorProto, *, proto3: bool) -> Field:
     return Field(proto.name, proto.number, _type(proto), label, _field_options(proto))
 
 
-def _field_options(proto: FieldDescriptorProto) -> list[Option]:
+def _field_options(proto: FieldDescriptorProto) -> list[ProtoOption]:
     options = get_options(proto.options)
     if proto.HasField("default_value"):
         quoted = proto.type in {FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BYTES}
-        options.append(Option("default", f'"{proto.default_value}"' if quoted else proto.default_value))
+        options.append(ProtoOption("default", f'"{proto.default_value}"' if quoted else proto.default_value))
     if proto.HasField("json_name") and proto.json_name != default_json_name(proto.name):
-        options.append(Option("json_name", f'"{proto.json_name}"'))
+        options.append(ProtoOption("json_name", f'"{proto.json_name}"'))
     return options
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.registry.schemas.parsed import SchemaProblem
-from ottla.registry.schemas.proto_tree import SCALARS, Enum, Message
+from ottla.registry.schemas.proto_tree import SCALARS, Enum, ProtoMessage
 
-Types = Mapping[str, Message | Enum]
+Types = Mapping[str, ProtoMessage | Enum]
 
 
 def resolve(name: str, scope: str, types: Types) -> str:

@@ -10,12 +10,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import UninterpretedOption
 
 from ottla.registry.schemas.parsed import SchemaProblem
-from ottla.registry.schemas.proto_tree import Option
+from ottla.registry.schemas.proto_tree import ProtoOption
 
 _INTEGERS = {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT32}
 
 
-def set_options(into: Any, options: Iterable[Option]) -> None:
+def set_options(into: Any, options: Iterable[ProtoOption]) -> None:
     for option in options:
         field = into.DESCRIPTOR.fields_by_name.get(option.name)
         if field is None or field.type == FieldDescriptor.TYPE_MESSAGE:
@@ -41,7 +41,7 @@ def _value(text: str, field: Any) -> Any:
     return int(text) if field.type in _INTEGERS else float(text)
 
 
-def _uninterpreted(option: Option) -> UninterpretedOption:
+def _uninterpreted(option: ProtoOption) -> UninterpretedOption:
     proto = UninterpretedOption()
     for part in re.findall(r"\([^)]*\)|[^.()]+", option.name):
         proto.name.add(name_part=part.strip("()"), is_extension=part.startswith("("))
@@ -61,18 +61,18 @@ def _uninterpreted(option: Option) -> UninterpretedOption:
     return proto
 
 
-def get_options(options: Any) -> list[Option]:
+def get_options(options: Any) -> list[ProtoOption]:
     """What a descriptor has set, in the order of the field numbers; extensions that we do not know are left out."""
-    option_list: list[Option] = []
+    option_list: list[ProtoOption] = []
     for field, value in options.ListFields():
         if field.name == "uninterpreted_option":
             option_list += [_text_of(uninterpreted) for uninterpreted in value]
         elif field.is_extension or field.type == FieldDescriptor.TYPE_MESSAGE or field.name == "map_entry":
             continue
         elif field.is_repeated:
-            option_list += [Option(field.name, _text(element, field)) for element in value]
+            option_list += [ProtoOption(field.name, _text(element, field)) for element in value]
         else:
-            option_list.append(Option(field.name, _text(value, field)))
+            option_list.append(ProtoOption(field.name, _text(value, field)))
     return option_list
 
 
@@ -86,15 +86,15 @@ def _text(value: Any, field: Any) -> str:
     return str(value)
 
 
-def _text_of(proto: UninterpretedOption) -> Option:
+def _text_of(proto: UninterpretedOption) -> ProtoOption:
     name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in proto.name)
     for field, value in proto.ListFields():
         if isinstance(value, bytes) and field.name != "string_value":
             raise SchemaProblem(f"the option {name} is not UTF-8")
         if field.name == "aggregate_value":
-            return Option(name, f"{{ {value} }}")
+            return ProtoOption(name, f"{{ {value} }}")
         if field.name == "string_value":
-            return Option(name, f'"{value.decode()}"')
+            return ProtoOption(name, f'"{value.decode()}"')
         if field.name != "name":
-            return Option(name, str(value))
-    return Option(name, '""')
+            return ProtoOption(name, str(value))
+    return ProtoOption(name, '""')

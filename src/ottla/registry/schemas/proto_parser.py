@@ -17,10 +17,10 @@ from ottla.registry.schemas.proto_tree import (
     Extend,
     Field,
     Import,
-    Message,
     Method,
-    Option,
     ProtoFile,
+    ProtoMessage,
+    ProtoOption,
     Service,
 )
 
@@ -44,7 +44,7 @@ _MAX_NAME = 500
 """Characters of a package: each name in a file is looked for in every scope of it."""
 
 
-class Token(NamedTuple):
+class ProtoToken(NamedTuple):
     kind: str
     text: str
     line: int
@@ -55,7 +55,7 @@ def parse_proto(text: str, budget: Budget | None = None) -> ProtoFile:
     return _Parser(_tokens(text, budget), budget).file()
 
 
-def _tokens(text: str, budget: Budget) -> list[Token]:
+def _tokens(text: str, budget: Budget) -> list[ProtoToken]:
     budget.read(text)
     tokens, pos, line = [], 0, 1
     while pos < len(text):
@@ -65,11 +65,11 @@ def _tokens(text: str, budget: Budget) -> list[Token]:
             raise SchemaProblem(f"line {line}: cannot read {text[pos : pos + 20]!r}")
         kind = match.lastgroup or ""
         if kind != "space":
-            tokens.append(Token(kind, match.group(), line))
+            tokens.append(ProtoToken(kind, match.group(), line))
         line += match.group().count("\n")
         pos = match.end()
     # As many as the parser ever looks ahead.
-    return [*tokens, *[Token("end", "", line)] * 3]
+    return [*tokens, *[ProtoToken("end", "", line)] * 3]
 
 
 def unquoted(text: str) -> str:
@@ -77,7 +77,7 @@ def unquoted(text: str) -> str:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], budget: Budget) -> None:
+    def __init__(self, tokens: list[ProtoToken], budget: Budget) -> None:
         self._tokens = tokens
         self._budget = budget
         self._at = 0
@@ -86,7 +86,7 @@ class _Parser:
     # Tokens
 
     @property
-    def _next(self) -> Token:
+    def _next(self) -> ProtoToken:
         return self._tokens[self._at]
 
     def _problem(self, expected: str) -> SchemaProblem:
@@ -197,12 +197,12 @@ class _Parser:
 
     # Options
 
-    def _option_statement(self) -> Option:
+    def _option_statement(self) -> ProtoOption:
         option = self._option()
         self._take(";")
         return option
 
-    def _option(self) -> Option:
+    def _option(self) -> ProtoOption:
         parts = []
         while True:
             if self._skip("("):
@@ -216,7 +216,7 @@ class _Parser:
                 break
             parts.append(".")
         self._take("=")
-        return Option("".join(parts), self._constant())
+        return ProtoOption("".join(parts), self._constant())
 
     def _constant(self) -> str:
         if self._peek("{"):
@@ -247,8 +247,8 @@ class _Parser:
             self._at += 1
         return " ".join(words)
 
-    def _field_options(self) -> list[Option]:
-        options: list[Option] = []
+    def _field_options(self) -> list[ProtoOption]:
+        options: list[ProtoOption] = []
         if self._skip("["):
             while True:
                 options.append(self._option())
@@ -259,12 +259,12 @@ class _Parser:
 
     # Messages
 
-    def _message(self, *, group: str | None = None) -> Message:
-        message = Message(group or self._name("the name of a message"), is_group=group is not None)
+    def _message(self, *, group: str | None = None) -> ProtoMessage:
+        message = ProtoMessage(group or self._name("the name of a message"), is_group=group is not None)
         self._block(lambda: self._member(message))
         return message
 
-    def _member(self, message: Message) -> None:
+    def _member(self, message: ProtoMessage) -> None:
         word = self._next.text if self._next.kind == "word" else ""
         after = self._tokens[self._at + 1]
         if word == "message" and after.kind == "word" and self._tokens[self._at + 2].text == "{":
@@ -311,7 +311,7 @@ class _Parser:
         self._take(";")
         return ranges
 
-    def _oneof(self, message: Message) -> None:
+    def _oneof(self, message: ProtoMessage) -> None:
         name = self._name("the name of a oneof")
         options = message.oneofs.setdefault(name, [])
 
@@ -326,7 +326,7 @@ class _Parser:
 
         self._block(read)
 
-    def _field(self, message: Message | None) -> Field:
+    def _field(self, message: ProtoMessage | None) -> Field:
         label = ""
         if self._next.text in _LABELS and self._tokens[self._at + 1].kind == "word":
             label = self._of("word", "a label")
@@ -362,7 +362,7 @@ class _Parser:
         self._take(";")
         return field
 
-    def _group(self, message: Message | None, label: str) -> Field:
+    def _group(self, message: ProtoMessage | None, label: str) -> Field:
         name = self._name("the name of a group")
         self._take("=")
         number = self._number()

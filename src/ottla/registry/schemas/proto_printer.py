@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ottla.registry.schemas.proto_tree import Enum, Extend, Field, Message, Option, ProtoFile, Service
+from ottla.registry.schemas.proto_tree import Enum, Extend, Field, ProtoFile, ProtoMessage, ProtoOption, Service
 
 
 def print_proto(file: ProtoFile) -> str:
@@ -31,15 +31,15 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
-def _option_statements(options: list[Option]) -> Iterator[str]:
+def _option_statements(options: list[ProtoOption]) -> Iterator[str]:
     return (f"option {option.name} = {option.value};" for option in options)
 
 
-def _options(options: list[Option]) -> str:
+def _options(options: list[ProtoOption]) -> str:
     return f" [{', '.join(f'{option.name} = {option.value}' for option in options)}]" if options else ""
 
 
-def _message(message: Message, header: str = "") -> Iterator[str]:
+def _message(message: ProtoMessage, header: str = "") -> Iterator[str]:
     yield f"{header or f'message {message.name}'} {{"
     yield from _indented(_option_statements(message.options))
     if message.reserved:
@@ -79,7 +79,7 @@ def _reserved(reserved: list[str]) -> Iterator[str]:
             yield f"reserved {', '.join(kind)};"
 
 
-def _field(field: Field, group: Message | None) -> Iterator[str]:
+def _field(field: Field, group: ProtoMessage | None) -> Iterator[str]:
     if group is not None:
         head = f"{_spaced(field.label)}group {group.name} = {field.number}{_options(field.options)}"
         yield from _message(group, head)
@@ -97,7 +97,7 @@ def _enum(enum: Enum) -> Iterator[str]:
     yield "}"
 
 
-def _extend(extend: Extend, message: Message | None) -> Iterator[str]:
+def _extend(extend: Extend, message: ProtoMessage | None) -> Iterator[str]:
     groups = {inner.name: inner for inner in message.messages if inner.is_group} if message else {}
     yield f"extend {extend.target} {{"
     for field in extend.fields:

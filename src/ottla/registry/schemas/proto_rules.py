@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.registry.schemas.budget import CHARACTERS_A_STEP, Budget
 from ottla.registry.schemas.parsed import Incompatibility, SchemaProblem
 from ottla.registry.schemas.proto_names import Types, is_scalar, resolve
-from ottla.registry.schemas.proto_tree import Enum, Field, Message, ProtoFile
+from ottla.registry.schemas.proto_tree import Enum, Field, ProtoFile, ProtoMessage
 
 _GROUPS = {
     **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "a varint"),
@@ -65,7 +65,7 @@ class _Comparison:
         self._messages(old.messages, new.messages, old.package, new.package, "#/")
         return self.reasons
 
-    def _messages(self, old: list[Message], new: list[Message], before: str, after: str, path: str) -> None:
+    def _messages(self, old: list[ProtoMessage], new: list[ProtoMessage], before: str, after: str, path: str) -> None:
         present = {message.name: message for message in new}
         for message in old:
             at = f"{path}{message.name}"
@@ -74,7 +74,7 @@ class _Comparison:
                 continue
             self._message(message, present[message.name], _join(before, message.name), _join(after, message.name), at)
 
-    def _message(self, old: Message, new: Message, before: str, after: str, path: str) -> None:
+    def _message(self, old: ProtoMessage, new: ProtoMessage, before: str, after: str, path: str) -> None:
         if (before, after) in self._seen:
             return
         self._seen.add((before, after))
@@ -102,7 +102,7 @@ class _Comparison:
         elif new_field is not None and new_field.label == "required" and new_field.oneof is None:
             self.add("REQUIRED_FIELD_ADDED", at, f"the field {new_field.name} is new and required")
 
-    def _oneofs(self, old: Message, new: Message, path: str) -> None:
+    def _oneofs(self, old: ProtoMessage, new: ProtoMessage, path: str) -> None:
         """Fields that were independent may not exclude each other now."""
         origin = {
             field.number: f"oneof {field.oneof}" if field.oneof else f"field {field.number}" for field in old.fields
@@ -161,7 +161,7 @@ class _Comparison:
         old, new = self._writer.types.get(before), self._reader.types.get(after)
         if _local(before, self._writer) != _local(after, self._reader):
             self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type was {before}, is {after}")
-        elif isinstance(old, Message) and isinstance(new, Message):
+        elif isinstance(old, ProtoMessage) and isinstance(new, ProtoMessage):
             mark = len(self.reasons)
             self._message(old, new, before, after, f"{at}/{new.name}"[:1000])
             if len(self.reasons) > mark:
@@ -178,7 +178,7 @@ def _join(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def _gone_oneofs(old: Message, new: Message) -> set[str]:
+def _gone_oneofs(old: ProtoMessage, new: ProtoMessage) -> set[str]:
     """Removed as a whole, no member left: readers simply never see them."""
     left = {field.number for field in new.fields}
     kept = {field.oneof for field in old.fields if field.number in left}

@@ -14,7 +14,7 @@ SCALARS = frozenset(
 
 
 @dataclass(slots=True)
-class Option:
+class ProtoOption:
     name: str
     """`deprecated`, `(my.option).part`"""
     value: str
@@ -28,7 +28,7 @@ class Field:
     type: str
     """A scalar's name, a type's name as written, or `map`."""
     label: str = ""
-    options: list[Option] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
     oneof: str | None = None
     key_type: str = ""
     value_type: str = ""
@@ -42,14 +42,14 @@ class Field:
 class EnumValue:
     name: str
     number: int
-    options: list[Option] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Enum:
     name: str
     values: list[EnumValue] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
 
 
@@ -60,14 +60,14 @@ class Extend:
 
 
 @dataclass(slots=True)
-class Message:
+class ProtoMessage:
     name: str
     fields: list[Field] = field(default_factory=list)
-    oneofs: dict[str, list[Option]] = field(default_factory=dict)
-    messages: list[Message] = field(default_factory=list)
+    oneofs: dict[str, list[ProtoOption]] = field(default_factory=dict)
+    messages: list[ProtoMessage] = field(default_factory=list)
     enums: list[Enum] = field(default_factory=list)
     extends: list[Extend] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
     """`2`, `4 to 6`, `8 to max`, `"name"`"""
     extensions: list[str] = field(default_factory=list)
@@ -81,14 +81,14 @@ class Method:
     output: str
     client_streaming: bool = False
     server_streaming: bool = False
-    options: list[Option] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Service:
     name: str
     methods: list[Method] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -104,13 +104,13 @@ class ProtoFile:
     edition: str = ""
     package: str = ""
     imports: list[Import] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    options: list[ProtoOption] = field(default_factory=list)
+    messages: list[ProtoMessage] = field(default_factory=list)
     enums: list[Enum] = field(default_factory=list)
     extends: list[Extend] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
 
-    def types(self) -> Iterator[tuple[str, Message | Enum]]:
+    def types(self) -> Iterator[tuple[str, ProtoMessage | Enum]]:
         """Every message and enum by its full name."""
         prefix = f"{self.package}." if self.package else ""
         for enum in self.enums:
@@ -119,7 +119,7 @@ class ProtoFile:
             yield from _types(message, prefix)
 
 
-def _types(message: Message, prefix: str) -> Iterator[tuple[str, Message | Enum]]:
+def _types(message: ProtoMessage, prefix: str) -> Iterator[tuple[str, ProtoMessage | Enum]]:
     name = f"{prefix}{message.name}"
     yield name, message
     for enum in message.enums:

@@ -21,7 +21,7 @@ from ottla.registry.schemas.proto_names import Types
 from ottla.registry.schemas.proto_parser import parse_proto
 from ottla.registry.schemas.proto_printer import print_proto
 from ottla.registry.schemas.proto_rules import Resolved, incompatibilities
-from ottla.registry.schemas.proto_tree import Enum, Message, ProtoFile
+from ottla.registry.schemas.proto_tree import Enum, ProtoFile, ProtoMessage
 from ottla.registry.schemas.proto_well_known import well_known_descriptor, well_known_tree
 
 _OWN_NAME = "default.proto"
@@ -67,12 +67,12 @@ class ProtobufSchema:
             self._add_well_known(imported_tree)
 
     def _all_types(self, budget: Budget) -> Types:
-        types: dict[str, Message | Enum] = {}
+        types: dict[str, ProtoMessage | Enum] = {}
         for tree in (*self._imported.values(), self.tree):
             for name, type_tree in tree.types():
                 # Each field's type is looked for in every scope of the name, and a name may be as long as the file.
                 scopes = 1 + name.count(".") * (1 + len(name) // CHARACTERS_A_STEP)
-                budget.spend(scopes * (1 + len(type_tree.fields) if isinstance(type_tree, Message) else 1))
+                budget.spend(scopes * (1 + len(type_tree.fields) if isinstance(type_tree, ProtoMessage) else 1))
                 types[name] = type_tree
         return types
 
