@@ -7,10 +7,10 @@ import json
 import fastavro
 import pytest
 
-from ottla.connect.schema_registry import framed, latest_schema, register_schema, unframed
+from ottla.connect.schema_registry import latest_schema, register_schema
+from ottla.payloads.confluent import framed, unframed
 from ottla.pipelines.codecs import decoded, encoded
 from ottla.pipelines.ports import Format
-from ottla.pipelines.protobuf import _indexes_size
 from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.support.schema_registry import schema_registry
@@ -81,12 +81,6 @@ def test_protobuf_out_and_back(spark, registry):
     assert sorted(map(tuple, back)) == [("blue", 2, None), ("red", 1, None)]
     with pytest.raises(TableError, match="MODULE:MESSAGE"):
         decoded(raw, Format(kind="protobuf", schema="nothing"), "x")
-
-
-def test_message_indexes_of_the_framing():
-    assert _indexes_size(b"\0rest") == 1
-    assert _indexes_size(b"\x02\x00rest") == 2
-    assert _indexes_size(b"\x04\x02\x04rest") == 3
 
 
 def test_a_registry_that_does_not_answer_is_one_clear_error():

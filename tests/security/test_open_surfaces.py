@@ -21,7 +21,8 @@ from ottla.cli.profiles import Profiles
 from ottla.env.config.load import load
 from ottla.pipelines import supervisor
 from ottla.runtime.disk import DiskStorage
-from ottla.security.exposure import is_loopback, open_listeners
+from ottla.security.exposure import open_listeners
+from ottla.security.hosts import is_loopback
 from ottla.server.errors import StartupError
 from ottla.server.sockets import Sockets
 from ottla.testing import Broker

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.security.web_hosts import WebHosts, host_names, is_loopback
+from ottla.security.hosts import is_loopback
+from ottla.security.web_hosts import WebHosts, host_names
 
 HOSTS = WebHosts(("registry.example", ".cluster.local"))
 

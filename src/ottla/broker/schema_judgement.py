@@ -15,6 +15,7 @@ from ottla.log.validation import ValidatedBatches, validate_produce
 from ottla.log.validation_records import RecordError, RecordValidationError, iterate_spans
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
+from ottla.payloads.confluent import KEY_HEADER, VALUE_HEADER, FramingError, guid_in_header, unframed
 from ottla.protocol.records import (
     HEADER_BYTES,
     MAGIC_V2,
@@ -33,7 +34,6 @@ log = get_logger(__name__)
 QUARANTINE = "quarantine"
 _MAX_NAMED = 100
 """Records that an answer names; the others of a batch are counted only."""
-_KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 MAX_LOADED = 50
 """Schemas that one request makes the broker ask the registry for. Records can name a new one each."""
 MAX_PUT_ASIDE_BYTES = 16 * 1024 * 1024
@@ -234,14 +234,14 @@ def _is_whole(records: bytearray) -> bool:
 def _problem(checks: Checks, record: Record, batch: CheckedBatch, missing: set[SchemaKey]) -> str | None:
     limit = checks.limits.record_bytes
     for field in batch.fields:
-        data, header = (record.key, _KEY_HEADER) if field == "key" else (record.value, _VALUE_HEADER)
+        data, header = (record.key, KEY_HEADER) if field == "key" else (record.value, VALUE_HEADER)
         if data is None:
             continue  # a tombstone, or a record without a key, has no schema
         if len(data) > limit:
             return f"{field}: {len(data)} bytes; at most {limit} are checked (ottla.schema.validation.max.record.bytes)"
         try:
-            key, start = _schema_key(data, record, header, batch.context)
-            problem = checks.problem(key, data[start:])
+            key, payload = _schema_key(data, record, header, batch.context)
+            problem = checks.problem(key, payload)
         except NotLoaded as needed:
             if len(missing) < MAX_LOADED:
                 missing.add(needed.key)
@@ -253,19 +253,18 @@ def _problem(checks: Checks, record: Record, batch: CheckedBatch, missing: set[S
     return None
 
 
-def _schema_key(data: bytes, record: Record, header: str, context: str) -> tuple[SchemaKey, int]:
-    """Confluent's wire format: a 0 and four bytes of id before the data, or a 1 and sixteen of guid in a header.
+def _schema_key(data: bytes, record: Record, header: str, context: str) -> tuple[SchemaKey, bytes]:
+    """The schema that a header names by its guid, otherwise the id before the data, and the data itself.
 
     Confluent's clients read the header first. Of several headers, the Java client reads the last and the Python client
     the first.
     """
     named = {value for name, value in record.headers if name == header}
-    if named:
-        value = named.pop()
-        if named or value is None or len(value) != 17 or value[0] != 1:
-            raise ValueError(f"its header {header} does not name one schema by its guid")
-        text = value[1:].hex()
-        return SchemaKey("", f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"), 0
-    if len(data) < 5 or data[0] != 0:
-        raise ValueError("it does not begin with a schema's id")
-    return SchemaKey(context, int.from_bytes(data[1:5], "big")), 5
+    if not named:
+        schema_id, payload = unframed(data)
+        return SchemaKey(context, schema_id), payload
+    try:
+        (value,) = named
+        return SchemaKey("", guid_in_header(value)), data
+    except (FramingError, ValueError):
+        raise ValueError(f"its header {header} does not name one schema by its guid") from None

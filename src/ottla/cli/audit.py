@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connecting import connected
+from ottla.client.librdkafka_errors import LocalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ def _copy(reader: Any, sinks: Sequence[Sink], stopping: threading.Event, *, once
             error = message.error()
             if error is None:
                 events.append(_event(message.value()))
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == LocalError.PARTITION_EOF:
                 ended = once
             elif not error.retriable() and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(error)

@@ -78,7 +78,7 @@ def console(
     refuse_open("the console", host or "127.0.0.1", web, allow_open=allow_open, provider_login=provider_login)
     from ottla.client.audit.sinks import AuditDestinationError
     from ottla.console.errors import ConsoleError
-    from ottla.console.serve import LOOPBACK_NAMES, serve
+    from ottla.console.serve import serve
     from ottla.console.settings import ConsoleSettings
     from ottla.env.config.properties import parse_properties
 
@@ -93,7 +93,7 @@ def console(
             node_user=node_user,
             read_only=read_only,
             **web,
-            allowed_hosts=(*LOOPBACK_NAMES, host, *allowed_host),
+            allowed_hosts=(host, *allowed_host),
         )
         serve(
             settings,

@@ -5,7 +5,6 @@ Each step reports its own faults. The doctor tries the next step only if the ste
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import time
@@ -16,6 +15,7 @@ from ottla.cli.findings import Finding, error, ok, warning
 from ottla.client.connection import Connection
 from ottla.client.errors import AuthenticationFailed, BadSettings, CallTimeout, ClientError, ConnectionFailed
 from ottla.client.settings import ClientSettings, client_settings, parse_addresses
+from ottla.security.hosts import is_loopback
 
 if TYPE_CHECKING:
     from ottla.cli.profiles import Profile
@@ -254,12 +254,12 @@ def _speaks_http(host: str, port: int, seconds: float) -> bool:
 def _check_advertised(
     metadata: MetadataResponse, bootstrap: tuple[tuple[str, int], ...], seconds: float
 ) -> Iterator[Finding]:
-    remote = not all(_loopback(host) for host, _ in bootstrap)
+    remote = not all(_is_this_machine(host) for host, _ in bootstrap)
     fix = "set advertised.listeners of that broker to an address that clients can reach"
     for broker in metadata.brokers:
         where = f"broker {broker.node_id} advertises {broker.host}:{broker.port}"
         problem = _tcp(broker.host, broker.port, seconds)
-        if remote and _loopback(broker.host):
+        if remote and _is_this_machine(broker.host):
             yield error("advertised-loopback", f"{where}, which is this machine, not the broker's", fix)
         elif problem is not None and problem.name == "dns":
             yield error("advertised-dns", f"{where}, and that name has no address here", fix)
@@ -267,10 +267,5 @@ def _check_advertised(
             yield error("advertised-unreachable", f"{where}: {problem.seen}", fix)
 
 
-def _loopback(host: str) -> bool:
-    if host in {"localhost", "ip6-localhost"}:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _is_this_machine(host: str) -> bool:
+    return host == "ip6-localhost" or is_loopback(host)

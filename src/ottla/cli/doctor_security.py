@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from ottla.cli.findings import Finding, error, ok, warning
 from ottla.env.config.listeners import SECURITY_PROTOCOLS
-from ottla.security.exposure import is_loopback
+from ottla.security.hosts import is_loopback
 
 _ADDRESS = "give an address that clients use, such as http://HOST:8081/subjects, with a path that exists"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 from ottla.console.registry_client import Registry
+from ottla.payloads.confluent import FIRST_MESSAGE, framed
 from ottla.payloads.json_text import read_json
 
 
@@ -20,11 +20,11 @@ def encoder(how: str, registry: Registry, subject: str) -> Callable[[str], bytes
     if how == "json":
         return lambda text: json.dumps(_json(text), ensure_ascii=False, separators=(",", ":")).encode()
     found = registry.call("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
-    head = b"\0" + struct.pack(">I", int(found["id"]))
+    schema_id = int(found["id"])
     write = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}[str(found.get("schemaType", "AVRO"))](
         registry, found
     )
-    return lambda text: head + write(_json(text))
+    return lambda text: framed(schema_id, write(_json(text)))
 
 
 def _json(text: str) -> Any:
@@ -82,7 +82,7 @@ def _protobuf(registry: Registry, found: dict[str, Any]) -> Callable[[Any], byte
 
     def write(tree: Any) -> bytes:
         try:
-            return b"\0" + bytes(json_format.ParseDict(tree, message()).SerializeToString())
+            return FIRST_MESSAGE + bytes(json_format.ParseDict(tree, message()).SerializeToString())
         except json_format.ParseError as reason:
             raise ValueError(f"does not fit schema {schema_id}: {reason}") from None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.reading import starting_offsets
+from ottla.client.librdkafka_errors import LocalError
 
 if TYPE_CHECKING:
     from ottla.cli.connecting import Target
@@ -126,7 +127,7 @@ class GroupReading:
 
     def _poll(self) -> list[Any]:
         """At most one call that waits: a rebalance happens in such a call, and its records are printed before the next."""
-        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import KafkaException
 
         messages = self._consumer.consume(_BATCH, 0)
         if not messages and (message := self._consumer.poll(_POLL_S)) is not None:
@@ -137,7 +138,7 @@ class GroupReading:
             if error is None:
                 if message.partition() in (self._assigned or ()):
                     records.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == LocalError.PARTITION_EOF:
                 self._unread.discard(message.partition())
             elif error.fatal() or not error.retriable():
                 raise KafkaException(error)

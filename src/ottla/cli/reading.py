@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.librdkafka_errors import LocalError
+
 if TYPE_CHECKING:
     from ottla.cli.connecting import Target
     from ottla.cli.when import When
@@ -55,7 +57,7 @@ class Reading:
         """Until every partition's end was reached once, or for ever with `follow`. A batch is empty when a poll brought no
         record: the caller may stop there.
         """
-        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import KafkaException
 
         from ottla.cli.kafka.client_properties import next_batch
 
@@ -66,7 +68,7 @@ class Reading:
                 error = message.error()
                 if error is None:
                     found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
+                elif error.code() == LocalError.PARTITION_EOF:
                     self._open.discard(message.partition())
                 elif error.fatal() or not error.retriable():
                     raise KafkaException(error)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.security.exposure import ENVIRONMENT, FLAG, is_loopback, open_refusal
+from ottla.security.exposure import ENVIRONMENT, FLAG, open_refusal
+from ottla.security.hosts import is_loopback
 
 if TYPE_CHECKING:
     from ottla.security.web import WebAccess

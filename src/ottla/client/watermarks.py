@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ottla.client.librdkafka_errors import LocalError
+
 _AGAIN_S = 0.1
 
 
@@ -21,10 +23,10 @@ def leader_moves(error: Any) -> bool:
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # these are the library's own names for its errors
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
+        LocalError.UNKNOWN_TOPIC,
+        LocalError.UNKNOWN_PARTITION,
+        LocalError.TRANSPORT,
+        LocalError.TIMED_OUT,
     )
 
 

@@ -17,8 +17,9 @@ from decimal import Decimal
 from typing import Any
 
 from ottla.connect.converters import Converter, ConvertError
-from ottla.connect.schema_registry import framed, latest_schema, register_schema, schema_by_id, unframed
+from ottla.connect.schema_registry import latest_schema, register_schema, schema_by_id
 from ottla.payloads.avro import AvroReader, parse_avro
+from ottla.payloads.confluent import framed, unframed
 from ottla.tables.topics import TableError
 
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_]")
@@ -47,8 +48,8 @@ def _read(registry: str, data: bytes | None) -> Any:
     if data is None:
         return None
     try:
-        schema_id, rest = unframed(data)
-        return _reader(schema_by_id(registry, schema_id)).read(rest)
+        schema_id, payload = unframed(data)
+        return _reader(schema_by_id(registry, schema_id)).read(payload)
     except (ValueError, RecursionError) as problem:
         raise ConvertError(f"the value is no Avro of its schema: {problem}") from problem
 

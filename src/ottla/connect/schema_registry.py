@@ -1,10 +1,9 @@
-"""A Confluent-compatible schema registry, asked over HTTP, and its wire format: a zero byte, the schema's id, the data."""
+"""A Confluent-compatible schema registry, asked over HTTP."""
 
 from __future__ import annotations
 
 import functools
 import json
-import struct
 import urllib.error
 import urllib.request
 from typing import Any
@@ -32,17 +31,6 @@ def register_schema(registry: str, subject: str, schema: str, kind: str) -> int:
     if kind != "AVRO":
         body["schemaType"] = kind
     return int(_ask(registry, f"/subjects/{subject}/versions", body)["id"])
-
-
-def unframed(data: bytes) -> tuple[int, bytes]:
-    """The schema's id and the data; ValueError when the value is not framed."""
-    if len(data) < 5 or data[0] != 0:
-        raise ValueError("the value does not begin with a zero byte and a schema id")
-    return struct.unpack_from(">i", data, 1)[0], data[5:]
-
-
-def framed(schema_id: int, data: bytes) -> bytes:
-    return b"\0" + struct.pack(">i", schema_id) + data
 
 
 def _ask(registry: str, path: str, body: dict[str, Any] | None = None) -> Any:

@@ -12,8 +12,6 @@ from ottla.console.app import make_app
 from ottla.console.errors import ConsoleError
 from ottla.console.settings import ConsoleSettings
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]", "::1")
-
 
 def serve(
     settings: ConsoleSettings,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ottla.console.errors import ConsoleError
-from ottla.security.web_hosts import is_loopback
+from ottla.security.hosts import is_loopback
 
 
 class Upstream(NamedTuple):

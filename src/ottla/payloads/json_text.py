@@ -6,7 +6,9 @@ here is a fixed number.
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 MAX_JSON_DEPTH = 200
@@ -35,19 +37,23 @@ def _check_surrogates(value: Any) -> None:
         raise ValueError("a surrogate without its other half") from None
 
 
-def deeper_than(value: Any, limit: int) -> bool:
-    """Whether objects and arrays nest more than `limit` times; level by level, without recursion."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(limit):
+def json_levels(value: Any) -> Iterator[list[Any]]:
+    """The nodes of a JSON value level by level, the value itself first. No recursion: a caller may stop at any depth."""
+    level = [value]
+    while level:
+        yield level
         level = [
             inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
+            for node in level
+            if isinstance(node, dict | list)
+            for inner in (node.values() if isinstance(node, dict) else node)
         ]
-        if not level:
-            return False
-    return bool(level)
+
+
+def deeper_than(value: Any, limit: int) -> bool:
+    """Whether objects and arrays nest more than `limit` times."""
+    deepest = next(itertools.islice(json_levels(value), limit, None), [])
+    return any(isinstance(node, dict | list) for node in deepest)
 
 
 def _too_deep() -> ValueError:

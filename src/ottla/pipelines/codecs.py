@@ -30,8 +30,9 @@ from pyspark.sql.types import (
     StructType,
 )  # fmt: skip
 
-from ottla.connect.schema_registry import framed, latest_schema, register_schema, schema_by_id, unframed
+from ottla.connect.schema_registry import latest_schema, register_schema, schema_by_id
 from ottla.payloads.avro import AvroReader, parse_avro
+from ottla.payloads.confluent import FIRST_MESSAGE, framed, unframed
 from ottla.pipelines.ports import Format
 from ottla.tables.topics import TableError
 
@@ -156,8 +157,8 @@ def _avro_reader(form: Format, subject: str) -> tuple[Callable[[bytes], Any], Da
     def read(data: bytes) -> Any:
         if registry is None:
             return _avro_values(text, None).read(data)
-        schema_id, rest = unframed(data)
-        return _avro_values(schema_by_id(registry, schema_id), text).read(rest)
+        schema_id, payload = unframed(data)
+        return _avro_values(schema_by_id(registry, schema_id), text).read(payload)
 
     return read, avro_to_spark(json.loads(text))
 
@@ -201,7 +202,6 @@ def _protobuf_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], b
 
     def write(row: dict[str, Any]) -> bytes:
         data = message_writer(name)(row)
-        # The empty list of message indexes, one zero byte, stands for the first message of the file.
-        return data if schema_id is None else framed(schema_id, b"\0" + data)
+        return data if schema_id is None else framed(schema_id, FIRST_MESSAGE + data)
 
     return write

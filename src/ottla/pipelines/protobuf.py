@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )  # fmt: skip
 
+from ottla.payloads.confluent import message_indexes
 from ottla.tables.topics import TableError
 
 _TYPES: dict[str, DataType] = {
@@ -63,7 +64,7 @@ def message_reader(name: str) -> Callable[..., Any]:
 
     def read(data: bytes, *, framed: bool) -> dict[str, Any]:
         message = kind()
-        message.ParseFromString(data[_indexes_size(data) :] if framed else data)
+        message.ParseFromString(data[message_indexes(data)[1] :] if framed else data)
         return _row(message)
 
     return read
@@ -81,26 +82,6 @@ def _row(message: Any) -> dict[str, Any]:
         else:
             row[field.name] = list(value) if field.is_repeated else value
     return row
-
-
-def _indexes_size(data: bytes) -> int:
-    """The message indexes of Confluent's framing: a count, then that many zigzag varints; one zero byte for [0]."""
-    position, count, first = 0, 0, True
-    left = 1
-    while left:
-        value = shift = 0
-        while True:
-            byte = data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        left -= 1
-        if first:
-            count, first = (value >> 1) ^ -(value & 1), False
-            left = max(0, count)
-    return position
 
 
 @functools.lru_cache(maxsize=100)

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, o
     ResourceType,
 )
 
+from ottla.client.librdkafka_errors import LocalError
 from ottla.client.watermarks import watermarks
 from ottla.env.logging import get_logger
 from ottla.registry.log import SEEN, Message
@@ -124,7 +125,7 @@ class TopicReader:
             error = message.error()
             if error is None:
                 messages.append((message.offset(), message.key(), message.value(), _seen(message.headers())))
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == LocalError.PARTITION_EOF:
                 end = message.offset()
             else:
                 log.warning("topic.unread", reason=error.str())
@@ -169,7 +170,7 @@ class TopicWriter:
             )  # fmt: skip
             self._producer.flush(self._settings.timeout_s + 1)
             if not outcome:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                raise KafkaException(KafkaError(LocalError.TIMED_OUT))
             error, message = outcome[0]
             if error is not None:
                 raise KafkaException(error)

@@ -33,10 +33,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ottla.security.grants import CONSUMER_GROUP, RANK, SUBJECT, TOPIC, Grant, GrantedUser, granted
+from ottla.security.hosts import is_loopback
 from ottla.security.masking import MODES, NO_MASKS, MaskRule, Masks, parse_exempt, parse_field
 from ottla.security.web_users import WebAccessError, WebUser
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MIN_SECRET_BYTES = 16
 _RESOURCES = {"topics": TOPIC, "subjects": SUBJECT, "consumer_groups": CONSUMER_GROUP}
 
@@ -180,7 +180,7 @@ def _oidc(tree: Any, folder: Path) -> OidcRules:
 def check_address(url: str, what: str) -> None:
     """HTTPS, or HTTP to this machine: a login over plain HTTP can be read and changed on its way."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         raise ValueError(f"{what} must begin with https:// (http:// for this machine only), not {url!r}")
 
 

@@ -9,8 +9,9 @@ listener.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
+
+from ottla.security.hosts import is_loopback
 
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
 FLAG = "--allow-open"
 ENVIRONMENT = "OTTLA_ALLOW_OPEN"
 SETTING = "ottla.allow.open"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address; an empty host is every address."""
-    name = host.strip("[]").lower()
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def open_refusal(surface: str, host: str, *, close: str, allow: str = FLAG) -> str:

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -62,6 +63,17 @@ class FileKeys:
         """The file is read at the next `current`."""
 
 
+@dataclass(slots=True)
+class FetchedKeys:
+    """The keys of an address, and when the address may be requested again."""
+
+    keys: Any = None
+    key_ids: frozenset[str] = frozenset()
+    refresh_requested: bool = True
+    not_before: float = 0.0
+    fetched_at: float = 0.0
+
+
 class UrlKeys:
     """`refresh` blocks: call it from a thread. `refresh_due` is true if keys are needed and the pause is over.
 
@@ -77,50 +89,42 @@ class UrlKeys:
         max_age_s: float = MAX_AGE_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._url = url
+        self.url = url
         self._timeout = connect_timeout_s
         self._max_age_s = max_age_s
         self._monotonic = monotonic
-        self._keys: Any = None
-        self._key_ids: frozenset[str] = frozenset()
-        self._refresh_requested = True
-        self._not_before = 0.0
-        self._fetched_at = 0.0
+        self.fetched = FetchedKeys()
         self._one_at_a_time = threading.Lock()
 
     def current(self) -> Any:
-        return self._keys
+        return self.fetched.keys
 
     @property
     def refresh_due(self) -> bool:
-        return self._refresh_requested and self._monotonic() >= self._not_before
+        return self.fetched.refresh_requested and self._monotonic() >= self.fetched.not_before
 
     def ask_again(self, kid: str | None = None) -> None:
         """`kid`: the key that a token names, if it names one."""
-        if kid not in self._key_ids:
-            self._refresh_requested = True
+        if kid not in self.fetched.key_ids:
+            self.fetched.refresh_requested = True
 
     def adopt(self, before: FileKeys | UrlKeys) -> None:
         """Start with the known keys of the same address."""
-        if isinstance(before, UrlKeys) and before._url == self._url:
-            self._keys, self._key_ids, self._refresh_requested = (
-                before._keys,
-                before._key_ids,
-                before._refresh_requested,
-            )
-            self._not_before, self._fetched_at = before._not_before, before._fetched_at
+        if isinstance(before, UrlKeys) and before.url == self.url:
+            self.fetched = replace(before.fetched)
 
     def refresh(self) -> None:
-        self._not_before = self._monotonic() + FAILURE_PAUSE_S
-        keys = parse_keys(_get(self._url, self._timeout))
-        self._key_ids = frozenset(str(key.kid) for key in keys.keys if key.kid is not None)
-        self._keys, self._refresh_requested = keys, False
-        self._fetched_at = self._monotonic()
-        self._not_before = self._fetched_at + PAUSE_S
+        fetched = self.fetched
+        fetched.not_before = self._monotonic() + FAILURE_PAUSE_S
+        keys = parse_keys(_get(self.url, self._timeout))
+        fetched.key_ids = frozenset(str(key.kid) for key in keys.keys if key.kid is not None)
+        fetched.keys, fetched.refresh_requested = keys, False
+        fetched.fetched_at = self._monotonic()
+        fetched.not_before = fetched.fetched_at + PAUSE_S
 
     def refresh_if_due(self) -> None:
         """One thread requests the keys; other threads wait for it only if there are no keys yet."""
-        if not (self.refresh_due or self._is_old()) or not self._one_at_a_time.acquire(blocking=self._keys is None):
+        if not (self.refresh_due or self._is_old()) or not self._one_at_a_time.acquire(blocking=self.fetched.keys is None):
             return
         try:
             if self.refresh_due or self._is_old():
@@ -130,7 +134,11 @@ class UrlKeys:
 
     def _is_old(self) -> bool:
         now = self._monotonic()
-        return self._keys is not None and now - self._fetched_at >= self._max_age_s and now >= self._not_before
+        return (
+            self.fetched.keys is not None
+            and now - self.fetched.fetched_at >= self._max_age_s
+            and now >= self.fetched.not_before
+        )
 
 
 def parse_keys(data: bytes) -> Any:

@@ -21,6 +21,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Requ
 
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.http_answer import HTTPException, read_answer
+from ottla.security.hosts import is_loopback
 from ottla.security.key_sources import KeyStoreError
 
 _MAX_BYTES = 64 * 1024
@@ -28,7 +29,6 @@ _MAX_LINES = 100
 _TIMEOUT_S = 10.0
 _SHORTEST_WAIT_S = 1.0
 _LONGEST_LEASE_S = 1e9
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _SETTING = "ottla.encryption.master.key.url"
 
 
@@ -45,7 +45,7 @@ class VaultSource:
         parts = urlsplit(self._url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "/v1/" not in parts.path:
             raise KeyStoreError(f"{_SETTING}: {self._url} is not https://HOST:PORT/v1/...")
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise KeyStoreError(f"{_SETTING}: {self._url} would send keys and token in the clear: use https")
         self._base = self._url.partition("/v1/")[0]
         self._token_file = config.ottla_encryption_master_key_token_file

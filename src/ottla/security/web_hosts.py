@@ -11,12 +11,12 @@ Nothing here reads the clock, a file or the network.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+from ottla.security.hosts import LOOPBACK_NAMES, bare_host, is_address
+
 ANY = "*"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
@@ -31,15 +31,15 @@ class Refused(NamedTuple):
 class WebHosts:
     def __init__(self, names: Iterable[str], *, setting: str = "--allowed-host") -> None:
         """`names`: host names, `.example.org` for every name below it, `*` for all. `setting` is named in a refusal."""
-        host_patterns = {_bare(name) for name in (*LOOPBACK_NAMES, *names) if name}
+        host_patterns = {bare_host(name) for name in (*LOOPBACK_NAMES, *names) if name}
         self._any = ANY in host_patterns
         self._names = frozenset(name for name in host_patterns if not name.startswith("."))
         self._suffixes = tuple(name for name in host_patterns if name.startswith("."))
         self._setting = setting
 
     def knows(self, host: str) -> bool:
-        name = _bare(host)
-        return self._any or name in self._names or name.endswith(self._suffixes or ("\0",)) or _is_address(name)
+        name = bare_host(host)
+        return self._any or name in self._names or name.endswith(self._suffixes or ("\0",)) or is_address(name)
 
     def refusal(self, method: str, headers: Mapping[str, str], *, forms: bool = False) -> Refused | None:
         """Why a request is refused; None if it is not. `headers` have names in lower case. `forms`: this server
@@ -47,7 +47,7 @@ class WebHosts:
         """
         host = headers.get("host")
         if host is not None and not self.knows(host):
-            return Refused(421, f"this server is not known as {_bare(host)!r}: allow the name with {self._setting}")
+            return Refused(421, f"this server is not known as {bare_host(host)!r}: allow the name with {self._setting}")
         if method in READING:
             return None
         if _is_foreign(headers, null_is_ours=forms):
@@ -59,7 +59,7 @@ def host_names(listen_host: str, *more: str, machine: str = "") -> tuple[str, ..
     """Names of a server: its listen address, its advertised addresses, and the machine's name if it listens on every
     address.
     """
-    everywhere = _bare(listen_host) in ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
+    everywhere = bare_host(listen_host) in ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
     hosts = (urlsplit(address).hostname or "" if "://" in address else address for address in more)
     return tuple(name for name in (machine if everywhere else listen_host, *hosts) if name)
 
@@ -67,30 +67,6 @@ def host_names(listen_host: str, *more: str, machine: str = "") -> tuple[str, ..
 def headers_of(scope: MutableMapping[str, Any]) -> dict[str, str]:
     """The headers of an ASGI request, names in lower case."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def is_loopback(host: str) -> bool:
-    name = _bare(host)
-    return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name.partition("%")[0]).is_loopback)
-
-
-def _bare(host: str) -> str:
-    """Without port, brackets and the dot of the root, in lower case."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        address, _, port = name[1:].partition("]")
-        return address if port == "" or port.startswith(":") else name
-    if name.count(":") == 1:
-        name = name.partition(":")[0]
-    return name.rstrip(".") if name != "." else name
-
-
-def _is_address(name: str) -> bool:
-    address, zone, _ = name.partition("%")
-    try:
-        return ipaddress.ip_address(address).version == 6 or not zone  # only IPv6 has zones
-    except ValueError:
-        return False
 
 
 def _is_foreign(headers: Mapping[str, str], *, null_is_ours: bool) -> bool:

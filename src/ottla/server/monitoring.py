@@ -14,8 +14,9 @@ from ottla.env.config.broker.config import BrokerConfig
 from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.http import HttpAnswer, HttpServer
 from ottla.runtime.listener import Listener
+from ottla.security.hosts import is_loopback
 from ottla.security.web import WebAccess, WebAccessError
-from ottla.security.web_hosts import WebHosts, host_names, is_loopback
+from ottla.security.web_hosts import WebHosts, host_names
 from ottla.server.errors import StartupError
 from ottla.system.processes import resident_bytes
 

@@ -31,7 +31,8 @@ class Sockets:
             self._bind_http(config.ottla_http_listener)
 
     def _refuse_open_http(self, config: BrokerConfig) -> None:
-        from ottla.security.exposure import SETTING, is_loopback, open_refusal
+        from ottla.security.exposure import SETTING, open_refusal
+        from ottla.security.hosts import is_loopback
 
         host = config.ottla_http_listener.rpartition(":")[0]
         asks = config.ottla_http_users_file or config.ottla_http_tls_client_ca

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
-from ottla.security.exposure import FLAG, SETTING, is_loopback, open_refusal
+from ottla.security.exposure import FLAG, SETTING, open_refusal
+from ottla.security.hosts import is_loopback
 from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.node import Node

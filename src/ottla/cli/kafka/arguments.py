@@ -25,15 +25,15 @@ class ToolParser(argparse.ArgumentParser):
         self, prog: str, about: str = "", *, quiet: bool = False, top: str | None = None, help_code: int = 1
     ) -> None:
         super().__init__(prog=prog, description=about, add_help=True, allow_abbrev=False)
-        self._quiet = quiet
-        self._top = top or prog
-        self._help_code = help_code
-        self._missing: list[str] = []
+        self.quiet = quiet
+        self.top = top or prog
+        self.help_code = help_code
+        self.missing: list[str] = []
 
     def command(self, commands: argparse._SubParsersAction[ToolParser], name: str, about: str) -> ToolParser:
         made = commands.add_parser(name, prog=f"{self.prog} {name}", help=about)
-        made.description, made._quiet, made._top = about, self._quiet, self._top
-        made._help_code, made._missing = self._help_code, self._missing
+        made.description, made.quiet, made.top = about, self.quiet, self.top
+        made.help_code, made.missing = self.help_code, self.missing
         return made
 
     def commands(self, metavar: str | None = None) -> argparse._SubParsersAction[ToolParser]:
@@ -41,12 +41,12 @@ class ToolParser(argparse.ArgumentParser):
 
     def parse(self, arguments: list[str]) -> argparse.Namespace:
         """Unlike parse_args: with Java's order of complaints."""
-        self._missing.clear()
+        self.missing.clear()
         given, unknown = self.parse_known_args(arguments)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        if self._missing:
-            self.error(self._missing[0])
+        if self.missing:
+            self.error(self.missing[0])
         return given
 
     def parse_known_args(  # type: ignore[override]  # no namespace but ours comes in
@@ -62,13 +62,13 @@ class ToolParser(argparse.ArgumentParser):
             self._demand(options, groups, required=True)
         missing = [one for one in options if getattr(given, one.dest, None) is None]
         if missing:
-            self._missing.insert(0, f"the following arguments are required: {'/'.join(missing[-1].option_strings)}")
+            self.missing.insert(0, f"the following arguments are required: {'/'.join(missing[-1].option_strings)}")
             return given, unknown
         for group in groups:
             members = group._group_actions
             if all(getattr(given, one.dest, one.default) == one.default for one in members):
                 names = " ".join("/".join(one.option_strings) for one in members)
-                self._missing.insert(0, f"one of the arguments {names} is required")
+                self.missing.insert(0, f"one of the arguments {names} is required")
         return given, unknown
 
     @staticmethod
@@ -82,17 +82,17 @@ class ToolParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         words = java_words(message)
-        if self._quiet:
+        if self.quiet:
             raise ArgumentError(words)
         self.print_usage(sys.stderr)
-        print(f"{self._top}: error: {words}", file=sys.stderr)
+        print(f"{self.top}: error: {words}", file=sys.stderr)
         raise Exit(1)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Only --help ends so."""
         if message:
             print(message, end="", file=sys.stderr)
-        raise Exit(status or self._help_code)
+        raise Exit(status or self.help_code)
 
 
 def java_words(message: str) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, LifoQueue
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
@@ -43,6 +43,20 @@ async def until_it_shows(look: Callable[[], Awaitable[Result]], shows: Callable[
         await asyncio.sleep(_AGAIN_S)
 
 
+class Threads(NamedTuple):
+    """Threads of a gateway and of all gateways that act for a person: exports do not use up those of the pages."""
+
+    questions: ThreadPoolExecutor
+    exports: ThreadPoolExecutor
+
+
+def _new_threads() -> Threads:
+    return Threads(
+        ThreadPoolExecutor(_CLIENTS * 2, thread_name_prefix="console"),
+        ThreadPoolExecutor(_CLIENTS, thread_name_prefix="export"),
+    )
+
+
 class Gateway:
     def __init__(
         self,
@@ -64,12 +78,7 @@ class Gateway:
         for _ in range(clients):
             self._clusters.put(Cluster(self.settings))
         self._owns_threads = of is None
-        self._threads: ThreadPoolExecutor = (
-            of._threads if of else ThreadPoolExecutor(_CLIENTS * 2, thread_name_prefix="console")
-        )
-        self._exports: ThreadPoolExecutor = (
-            of._exports if of else ThreadPoolExecutor(_CLIENTS, thread_name_prefix="export")
-        )
+        self.threads: Threads = of.threads if of else _new_threads()
 
     def acting(self, properties: Mapping[str, str], clients: int) -> Self:
         """A gateway to the same cluster with a different login."""
@@ -106,16 +115,16 @@ class Gateway:
         return Cluster(self.settings)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(self.threads.questions, work)
 
     async def in_export_thread(self, work: Callable[[], Result]) -> Result:
         """For what reads a topic for long: pages and logins have other threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._exports, work)
+        return await asyncio.get_running_loop().run_in_executor(self.threads.exports, work)
 
     def close(self) -> None:
         self._closed = True
         if self._owns_threads:
-            self._exports.shutdown(wait=False, cancel_futures=True)
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self.threads.exports.shutdown(wait=False, cancel_futures=True)
+            self.threads.questions.shutdown(wait=False, cancel_futures=True)
         while not self._clusters.empty():
             self._clusters.get().close()

@@ -17,6 +17,7 @@ from ottla.console.messages.protobuf import decode_protobuf
 from ottla.console.registry_client import Registry
 from ottla.console.settings import MAX_SHOWN_BYTES
 from ottla.payloads.avro import AvroReader
+from ottla.payloads.confluent import is_framed, unframed
 from ottla.payloads.json_text import read_json
 
 FORMATS = ("auto", "text", "json", "registry", "hex", "int", "base64")
@@ -43,14 +44,23 @@ class Decoder:
             raise ConsoleError(f"unknown format {how!r}; one of {', '.join(FORMATS)}")
         self._registry = registry
         self._how = how
+        self._ways: dict[str, Callable[[bytes], Decoded]] = {
+            "auto": self._auto,
+            "text": self._text,
+            "json": self._json,
+            "registry": self._by_registry,
+            "hex": _hex,
+            "int": _int,
+            "base64": _base64,
+        }
 
     def decode(self, data: bytes | None) -> Decoded:
         if data is None:
             return Decoded("null", "null")
-        return _WAYS[self._how](self, data)
+        return self._ways[self._how](data)
 
     def _auto(self, data: bytes) -> Decoded:
-        if len(data) >= 5 and data[0] == 0 and self._registry.known:
+        if is_framed(data) and self._registry.known:
             decoded = self._by_registry(data)
             if not decoded.note:
                 return decoded
@@ -77,12 +87,12 @@ class Decoder:
         return Decoded("json", pretty(tree), tree)
 
     def _by_registry(self, data: bytes) -> Decoded:
-        if len(data) < 5 or data[0] != 0:
+        if not is_framed(data):
             return _hex(data, "no schema id: the first byte is not 0")
-        schema_id = struct.unpack_from(">I", data, 1)[0]
+        schema_id, payload = unframed(data)
         try:
             schema = self._registry.schema(schema_id)
-            return _DECODERS[str(schema.get("schemaType", "AVRO"))](self._registry, schema_id, schema, data[5:])
+            return _DECODERS[str(schema.get("schemaType", "AVRO"))](self._registry, schema_id, schema, payload)
         except (ConsoleError, *_BAD_DATA) as error:
             return _hex(data, f"schema {schema_id}: {error}")
 
@@ -132,17 +142,6 @@ def _base64(data: bytes) -> Decoded:
     import base64
 
     return Decoded("base64", _cut(base64.b64encode(data).decode()))
-
-
-_WAYS: dict[str, Callable[[Decoder, bytes], Decoded]] = {
-    "auto": Decoder._auto,
-    "text": Decoder._text,
-    "json": Decoder._json,
-    "registry": Decoder._by_registry,
-    "hex": lambda _, data: _hex(data),
-    "int": lambda _, data: _int(data),
-    "base64": lambda _, data: _base64(data),
-}
 
 
 def pretty(tree: Any) -> str:

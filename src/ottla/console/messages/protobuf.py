@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.console.errors import ConsoleError
 from ottla.console.registry_client import Registry
+from ottla.payloads.confluent import message_indexes
 
 
 def decode_protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], data: bytes) -> Any:
     from google.protobuf import json_format, message
 
-    indexes, start = _message_indexes(data)
+    indexes, start = message_indexes(data)
     made = schema.get("messages")
     if made is None:
         made = schema["messages"] = _Messages(registry, schema_id, schema)
@@ -57,7 +59,7 @@ class _Messages:
         self._pool.Add(file)
         return name
 
-    def at(self, indexes: list[int]) -> Any:
+    def at(self, indexes: Sequence[int]) -> Any:
         from google.protobuf import message_factory
 
         file = self._pool.FindFileByName(self._file)
@@ -66,30 +68,3 @@ class _Messages:
         for index in indexes[1:]:
             found = list(found.nested_types)[index]
         return message_factory.GetMessageClass(found)
-
-
-def _message_indexes(data: bytes) -> tuple[list[int], int]:
-    """A zigzag varint count and as many indexes; a single 0 stands for [0]."""
-    count, position = _varint(data, 0)
-    if count == 0:
-        return [0], position
-    if not 0 < count <= 100:
-        raise ConsoleError(f"{count} message indexes are not believable")
-    indexes = []
-    for _ in range(count):
-        index, position = _varint(data, position)
-        indexes.append(index)
-    return indexes, position
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    shift = result = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
-        if shift > 63:
-            raise ConsoleError("a varint is too long")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.client.librdkafka_errors import LocalError
 from ottla.client.settings import ClientSettings
 from ottla.client.watermarks import leader_moves
 from ottla.console.errors import ConsoleError
@@ -193,16 +194,14 @@ class Walk:
 
     def step(self, count: int, timeout_s: float) -> list[Any]:
         """The next messages of the span, in the order of each partition."""
-        from confluent_kafka import KafkaError
-
         taken = []
         for message in self._reader.consume(count, timeout_s):
             error = message.error()
             if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:  # the library's own name for it
+                if error.code() == LocalError.PARTITION_EOF:
                     self._reached(message.partition(), message.offset())
                     continue
-                if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                if error.retriable() or error.code() in (LocalError.TRANSPORT, LocalError.ALL_BROKERS_DOWN):
                     continue
                 raise ConsoleError(f"reading {self.span.topic} failed: {error.str()}", status=503)
             index, offset = message.partition(), message.offset()

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.client.errors import ClientError
+from ottla.client.librdkafka_errors import LocalError
 from ottla.client.settings import ClientSettings
 from ottla.console.errors import ConsoleError
 from ottla.model.errors import ErrorCode
@@ -213,10 +214,8 @@ class WireReader:
                 ]
             position = header.next_offset
         if position == self._positions[where] and position >= found.high_watermark and where not in self._ended:
-            from confluent_kafka import KafkaError
-
             self._ended.add(where)
-            self._ready.append(WireMessage(where, position, _error=_Error(KafkaError._PARTITION_EOF, "end")))
+            self._ready.append(WireMessage(where, position, _error=_Error(LocalError.PARTITION_EOF, "end")))
         elif position > self._positions[where]:
             self._ended.discard(where)
         self._positions[where] = position

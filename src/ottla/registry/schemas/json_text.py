@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any, NoReturn
 
+from ottla.payloads.json_text import json_levels
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import SchemaProblem
 
@@ -39,19 +40,10 @@ def one_line(error: object) -> str:
 
 
 def _check_depth(value: Any, budget: Budget, max_depth: int) -> None:
-    """Level by level: nothing here recurses."""
-    level, depth = [value], 0
-    while level:
+    for depth, level in enumerate(json_levels(value)):
         budget.spend(len(level))
         if depth > max_depth:
             raise SchemaProblem(f"nested more than {max_depth} deep")
-        below: list[Any] = []
-        for node in level:
-            if isinstance(node, dict):
-                below.extend(node.values())
-            elif isinstance(node, list):
-                below.extend(node)
-        level, depth = below, depth + 1
 
 
 def _no_constant(name: str) -> NoReturn:

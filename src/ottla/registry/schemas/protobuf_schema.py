@@ -11,6 +11,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from ottla.payloads.confluent import message_indexes
 from ottla.registry.records import PROTOBUF
 from ottla.registry.schemas.budget import CHARACTERS_A_STEP, Budget, given_or_new
 from ottla.registry.schemas.json_text import one_line
@@ -124,12 +125,11 @@ class ProtobufSchema:
         return GetMessageClass(self._pool.FindMessageTypeByName(full_name))
 
     def validator(self) -> Validator:
-        """The payload opens with the path to the message's type in the file: zigzag varints, or one 0 for the first."""
         classes: dict[tuple[int, ...], Any] = {}
 
         def check(payload: bytes) -> str | None:
             try:
-                indexes, start = _message_indexes(payload)
+                indexes, start = message_indexes(payload)
                 if indexes not in classes:
                     classes[indexes] = self.message_class(self._name_at(indexes))
                 message = classes[indexes]()
@@ -161,31 +161,3 @@ def read_proto(text: str, budget: Budget) -> ProtoFile:
         except (binascii.Error, DecodeError, ValueError, KeyError, IndexError) as error:
             raise SchemaProblem("neither a .proto file nor base64 of a file descriptor") from error
     return parse_proto(text, budget)
-
-
-def _message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    count, at = _zigzag(payload, 0)
-    if count == 0:
-        return (0,), at
-    if not 0 < count <= 64:
-        raise IndexError(count)
-    indexes = []
-    for _ in range(count):
-        index, at = _zigzag(payload, at)
-        if index < 0:
-            raise IndexError(index)
-        indexes.append(index)
-    return tuple(indexes), at
-
-
-def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
-    shift = raw = 0
-    while True:
-        byte = payload[at]
-        at += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), at
-        shift += 7
-        if shift > 35:
-            raise IndexError(shift)
