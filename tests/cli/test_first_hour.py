@@ -65,7 +65,7 @@ def test_a_sink_whose_library_is_not_there(
 ) -> None:
     from ottla.connect.config import load_config
     from ottla.connect.worker import run_connector
-    from ottla.tables.topics import TableError
+    from ottla.model.user_error import UserError
 
     call("produce", "rows", '{"id": 1}')
     monkeypatch.setitem(sys.modules, package, None)
@@ -73,7 +73,7 @@ def test_a_sink_whose_library_is_not_there(
         f"name: c\nconnector.class: {kind}\ntopics: rows\npath: out\nconnection.url: sqlite:///x.db\n"
         "warehouse: w\ncatalog.uri: sqlite:///c.db\ntable: t.p\n"
     )
-    with pytest.raises(TableError, match=rf"{package} is missing: pip install 'ottla\[spark\]'"):
+    with pytest.raises(UserError, match=rf"{package} is missing: pip install 'ottla\[spark\]'"):
         run_connector(load_config("c.yaml"), {"bootstrap.servers": broker.bootstrap_servers}, once=True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands import ottla
-from ottla.registry.client import RegistryClient
+from ottla.client.schema_registry import RegistryClient
 from ottla.testing import Broker
 from tests.registry.instances import RegistryThread
 

@@ -13,8 +13,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from ottla.connect.converters import ConvertError, converter
 from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.worker import run_connector
+from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.support.schema_registry import schema_registry
 
@@ -101,5 +101,5 @@ def test_schemas_grow_with_the_values_and_refuse_what_does_not_fit(bed):
         strict.write("fixed", {"n": "text"})
     latest = converter(avro(registry, **{"value.converter.use.latest.version": "true"}), "value")
     assert latest.write("fixed", {"n": 5}) == strict.write("fixed", {"n": 5})
-    with pytest.raises(TableError, match=r"schema\.registry\.url"):
+    with pytest.raises(UserError, match=r"schema\.registry\.url"):
         converter({"value.converter": "avro"}, "value")

@@ -17,9 +17,9 @@ import pytest
 from ottla.cli import connector_runs
 from ottla.cli.connector_runs import ConnectorRun, Outage
 from ottla.connect.restarts import MAX_RESTARTS
+from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.tables.query import topic_table
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.interop.ottla_server import OttlaServer
 
@@ -97,7 +97,7 @@ def test_one_that_fails_is_started_again_and_the_others_go_on(tmp_path, monkeypa
             running.add("three")
             wait(lambda: running.status("lines").get("rows") == 3, running.facts)
             assert running.status("lines")["state"] == "running"
-            with pytest.raises(TableError, match="already running"):
+            with pytest.raises(UserError, match="already running"):
                 supervisor.start(running.state, "fragile", [], ("connect", "run"))
             broken.unlink()
             wait(lambda: running.status("fragile").get("rows") == 20, running.facts)
@@ -196,7 +196,7 @@ def test_what_fails_after_an_outage_failed_by_it(monkeypatch, capsys):
         assert outage.is_now()
         refused.clear()
         assert not outage.is_now()
-        raise TableError("it took too long")
+        raise UserError("it took too long")
 
     monkeypatch.setattr(connector_runs, "run_connector", attempt)
     monkeypatch.setattr(connector_runs, "refusals", lambda _servers: list(refused))
@@ -220,7 +220,7 @@ def test_it_stays_failed_after_so_many_failures_in_a_row(monkeypatch, capsys, mo
     def attempt(_config, _client, *, progress, **_):
         attempts.append(len(attempts))
         progress(1 if attempts[-1] in moved else 0, None)
-        raise TableError("it cannot be")
+        raise UserError("it cannot be")
 
     def sleep(seconds):
         now[0] += seconds

@@ -19,8 +19,8 @@ from ottla.connect.sinks.delta import read_delta
 from ottla.connect.sinks.sql import connection_url
 from ottla.connect.transforms import chain
 from ottla.connect.worker import run_connector
+from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 
 pytestmark = pytest.mark.timeout(180)
@@ -163,7 +163,7 @@ def test_bad_records_stop_pass_or_go_to_the_dead_letters(client, tmp_path):
         "topics": "mixed",
         "connection.url": f"sqlite:///{tmp_path / 'x.db'}",
     }
-    with pytest.raises(TableError, match=r"mixed-0 offset 1: the value is no JSON.*errors.tolerance"):
+    with pytest.raises(UserError, match=r"mixed-0 offset 1: the value is no JSON.*errors.tolerance"):
         run_connector(config, client, once=True)
     config |= {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "mixed-dead"}
     assert run_connector(config, client, once=True) == 4
@@ -222,7 +222,7 @@ def test_transforms_and_predicates_by_kafkas_names():
         [("h", b"1")],
     )
     assert apply(Change(topic="db-t", value=None)) is None
-    with pytest.raises(TableError, match="is none of"):
+    with pytest.raises(UserError, match="is none of"):
         chain({"transforms": "x", "transforms.x.type": "Nope"})
 
 
@@ -251,7 +251,7 @@ def test_urls_of_jdbc():
 def test_wrong_configurations_are_one_clear_error(tmp_path, client):
     bad = tmp_path / "bad.yaml"
     bad.write_text("a: [")
-    with pytest.raises(TableError, match="neither YAML nor JSON"):
+    with pytest.raises(UserError, match="neither YAML nor JSON"):
         load_config(str(bad))
     good = tmp_path / "good.json"
     good.write_text(
@@ -287,5 +287,5 @@ def test_wrong_configurations_are_one_clear_error(tmp_path, client):
         ({**ROUTED}, "regex and replacement must be set"),
         ({**ROUTED, "transforms.r.regex": "(", "transforms.r.replacement": "a"}, "RegexRouter: regex: missing"),
     ]:
-        with pytest.raises(TableError, match=message):
+        with pytest.raises(UserError, match=message):
             run_connector(config, client, once=True)

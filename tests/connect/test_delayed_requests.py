@@ -21,9 +21,9 @@ from ottla.connect.sender import Outgoing
 from ottla.connect.transactions import Transactions
 from ottla.connect.worker import run_connector
 from ottla.model.errors import ErrorCode
+from ottla.model.user_error import UserError
 from ottla.protocol.generated.txn_offset_commit_response import TxnOffsetCommitResponse
 from ottla.tables.query import topic_table
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.connect.delaying_proxy import END_TXN, PRODUCE, TXN_OFFSET_COMMIT, DelayingProxy
 from tests.support.ports import free_ports
@@ -143,7 +143,7 @@ def test_a_source_that_was_overtaken_does_not_go_on(monkeypatch: pytest.MonkeyPa
                 sender.flush()
                 other.commit()
 
-        with pytest.raises(TableError, match="another worker of numbers has written meanwhile"):
+        with pytest.raises(UserError, match="another worker of numbers has written meanwhile"):
             run_connector(config, client, once=True, progress=overtake)
         assert values(client, "numbers") == [b"0", b"1"]
         assert run_connector(config, client, once=True) == 1

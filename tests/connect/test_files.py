@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ottla.connect.sources.files import FileSource
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 
 class Reader:
@@ -114,7 +114,7 @@ def test_the_end_of_a_file_that_is_being_written_waits(tmp_path):
     path.write_text("one\ntwo")
     assert Reader(path).look() == ["one"]
     assert Reader(path, **{"incomplete.line": "take"}).look() == ["one", "two"]
-    with pytest.raises(TableError, match=r"incomplete\.line is wait or take"):
+    with pytest.raises(UserError, match=r"incomplete\.line is wait or take"):
         Reader(path, **{"incomplete.line": "maybe"}).look()
 
 
@@ -130,5 +130,5 @@ def test_parquet_half_written_and_in_pieces(tmp_path):
     assert [row["n"] for row in reader.look()] == list(range(10))
     assert reader.look() == []
     (folder / "c.parquet").write_text("no parquet at all")
-    with pytest.raises(TableError, match=r"c\.parquet is no Parquet file"):
+    with pytest.raises(UserError, match=r"c\.parquet is no Parquet file"):
         reader.look()

@@ -17,8 +17,9 @@ from ottla.connect.sender import Sender
 from ottla.connect.sources.cluster import ClusterSource
 from ottla.connect.topic_settings import TopicSettings
 from ottla.connect.worker import run_connector
+from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
-from ottla.tables.topics import Cluster, TableError, settings_from
+from ottla.tables.topics import Cluster, settings_from
 from ottla.testing import Broker
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.committed import await_decided
@@ -103,11 +104,11 @@ def test_a_source_that_dies_before_its_commit_repeats_nothing(here, there, reque
         flush(self, timeout_s)
         calls.append(1)
         if len(calls) in {1, 3}:
-            raise TableError("killed")  # the records are there, their transaction is open
+            raise UserError("killed")  # the records are there, their transaction is open
 
     monkeypatch.setattr(Sender, "flush", dying)
     for _ in range(2):
-        with pytest.raises(TableError, match="killed"):
+        with pytest.raises(UserError, match="killed"):
             run_connector(config, here, once=True)
     run_connector(config, here, once=True)
     rows = topic_table(here, f"{name}.{topic}", with_headers=True).to_pylist()
@@ -133,12 +134,12 @@ def test_a_cluster_as_sink(here, there, request, monkeypatch):
         done = written(self, records)
         crashes.append(1)
         if len(crashes) in {2, 5}:
-            raise TableError("killed")  # committed there, not yet noted here
+            raise UserError("killed")  # committed there, not yet noted here
         return done
 
     monkeypatch.setattr(ExactlyOnce, "write", dying)
     for _ in range(2):
-        with pytest.raises(TableError, match="killed"):
+        with pytest.raises(UserError, match="killed"):
             run_connector(config, here, once=True)
     run_connector(config, here, once=True)
     assert run_connector(config, here, once=True) == 0
@@ -259,14 +260,14 @@ def test_names_and_circles():
         ({"topics": "("}, "regular expressions"),
         ({"replication.policy.class": "Mine"}, "is one of DefaultReplicationPolicy"),
     ]:
-        with pytest.raises(TableError, match=words):
+        with pytest.raises(UserError, match=words):
             RemoteTopics(config)
     for config, words in [
         ({"sync.topic.configs.enabled": "maybe"}, "true or false"),
         ({"config.properties.exclude": "("}, "config.properties.exclude is no list of regular expressions"),
         ({"use.defaults.from": "me"}, "source or target"),
     ]:
-        with pytest.raises(TableError, match=words):
+        with pytest.raises(UserError, match=words):
             TopicSettings(config)
-    with pytest.raises(TableError, match=r"needs the setting source\.cluster\.bootstrap\.servers"):
+    with pytest.raises(UserError, match=r"needs the setting source\.cluster\.bootstrap\.servers"):
         ClusterSource({"name": "x"})

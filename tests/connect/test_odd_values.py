@@ -17,8 +17,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
 from ottla.connect.worker import run_connector
+from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 
 pytestmark = pytest.mark.timeout(180)
@@ -102,7 +102,7 @@ def test_an_upsert_may_set_a_value_to_null(client, tmp_path):
 def test_what_does_not_fit_its_column_need_not_stop_the_rest(client, tmp_path):
     send(client, "misfit", {"id": 1, "x": 1}, {"id": 2, "x": "two"}, {"id": 3, "x": 2**70}, {"id": 4, "x": 4}, key=b"k")
     config = sink_of("delta", "misfit", tmp_path, **{"flush.size": "100"})
-    with pytest.raises(TableError, match="misfit-0 offset 1: the column x is int64, and not 'two'"):
+    with pytest.raises(UserError, match="misfit-0 offset 1: the column x is int64, and not 'two'"):
         run_connector(config, client, once=True)
     dead = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "misfit.dead"}
     assert run_connector(config | dead, client, once=True) == 4
@@ -185,7 +185,7 @@ def test_json_with_schemas_is_wrapped_and_must_be(client, tmp_path):
     assert run_connector(sink, client, once=True) == 1
     assert table_of("sql", "wrapped", tmp_path) == [{"id": 1}]
     send(client, "wrapped", {"id": 2})
-    with pytest.raises(TableError, match="schema and payload"):
+    with pytest.raises(UserError, match="schema and payload"):
         run_connector(sink, client, once=True)
 
 
@@ -199,7 +199,7 @@ def test_a_record_that_is_too_large_is_said_or_left_out(client, tmp_path):
         "topic": "big",
         "value.converter": "string",
     }
-    with pytest.raises(TableError, match=r"a record for big of 3,000,000 bytes.*max.request.size"):
+    with pytest.raises(UserError, match=r"a record for big of 3,000,000 bytes.*max.request.size"):
         run_connector(config, client, once=True)
     run_connector(config | {"errors.tolerance": "all"}, client, once=True)
     assert [row["value"] for row in rows_of(client, "big")] == [b"a", b"b"]
@@ -236,7 +236,7 @@ def _until(holds):
         try:
             if holds():
                 return
-        except TableError:
+        except UserError:
             pass  # no table yet
         assert time.monotonic() < deadline
         time.sleep(0.1)

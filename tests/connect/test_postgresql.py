@@ -11,7 +11,7 @@ import pytest
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.connect.sinks.sql import SqlSink, connect_sql
 from ottla.connect.sources.sql import read_after, read_table
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 from tests.support.kafka_jars import Unavailable
 from tests.support.postgresql import postgresql
 
@@ -47,7 +47,7 @@ def test_rows_and_their_marker_are_one_transaction(uri):
     assert sink.reached("a") == 6
     found = sorted((row["id"], row["name"], row["score"]) for row in read_table(uri, "people").to_pylist())
     assert found == [(2, "BOB", None), (3, "EVE", 3.0)]
-    with pytest.raises(TableError, match="was not written"):
+    with pytest.raises(UserError, match="was not written"):
         sink.put(pa.table({"id": [9], "nowhere": ["x"]}), Work(application="a", version=7))
     assert sink.reached("a") == 6, "nothing half-written"
     sink.close()
@@ -64,12 +64,12 @@ def test_incrementing_and_timestamp_modes(uri):
     assert rest.column("id").to_pylist() == [6, 7, 8, 9]
     nothing, again = read_after(uri, "events", "incrementing", incrementing="id", after=place)
     assert (nothing.num_rows, again) == (0, place)
-    with pytest.raises(TableError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be read"):
         read_table(uri, "no_such_table")
 
 
 def test_an_unreachable_database_is_one_clear_error():
-    with pytest.raises(TableError, match="cannot be opened"):
+    with pytest.raises(UserError, match="cannot be opened"):
         SqlSink("postgresql://x@127.0.0.1:9/x", "t")
 
 

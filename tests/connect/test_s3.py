@@ -12,7 +12,7 @@ from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.connectors import ParquetSinkConnector
 from ottla.connect.sinks.parquet import open_store
 from ottla.connect.worker import run_connector
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 from ottla.testing import Broker
 from tests.support.kafka_jars import Unavailable
 from tests.support.s3 import KEYS, s3_server
@@ -46,7 +46,7 @@ def test_records_become_partitioned_parquet_exactly_once(store, monkeypatch):
         put(self, rows, work)
         done.append(work)
         if len(done) in {2, 4}:
-            raise TableError("killed")  # the objects are there, the offsets are not
+            raise UserError("killed")  # the objects are there, the offsets are not
 
     monkeypatch.setattr(ParquetSinkConnector, "put", dying)
     with Broker(properties={"auto.create.topics.enable": "true"}) as broker:
@@ -55,7 +55,7 @@ def test_records_become_partitioned_parquet_exactly_once(store, monkeypatch):
         sender.send(Outgoing("orders", None, json.dumps(row).encode()) for row in rows)
         sender.flush()
         for _ in range(2):
-            with pytest.raises(TableError, match="killed"):
+            with pytest.raises(UserError, match="killed"):
                 run_connector(config, client, once=True)
         run_connector(config, client, once=True)
         files, path = open_store(uri)
@@ -79,8 +79,8 @@ def test_a_store_that_refuses_or_is_away_is_one_clear_error(store, monkeypatch):
     from ottla.connect.sinks.parquet import ParquetSink
 
     work = Work(application="a", version=0)
-    with pytest.raises(TableError, match="no-such-bucket/x was not written"):
+    with pytest.raises(UserError, match="no-such-bucket/x was not written"):
         ParquetSink(store.uri("no-such-bucket/x")).put(rows, work)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(TableError, match="was not written"):
+    with pytest.raises(UserError, match="was not written"):
         ParquetSink(store.uri("lake/x")).put(rows, work)

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.connect.connector import Change
 from ottla.connect.transforms import chain
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 from tests.support.kafka_tools import jvm_command
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180), pytest.mark.usefixtures("requires_apache_kafka")]
@@ -85,7 +85,7 @@ def ours(kind: str, settings: dict[str, str], value: object) -> object:
     change = Change(topic="topic-1", key="k", value=value, partition=2, offset=7, timestamp_ms=1_700_000_000_123)
     try:
         made = chain(config)(change)
-    except (TableError, ValueError, TypeError, KeyError):
+    except (UserError, ValueError, TypeError, KeyError):
         return "error"
     if made is None:
         return "dropped"

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from ottla.cli.export import export_
 from ottla.console.messages.decode import FORMATS, Decoder
 from ottla.console.messages.masked import Masker
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.security.access_rules import load_access_rules
 from ottla.security.masking import HIDDEN, MaskRule, Masks, parse_field
 from ottla.security.web import WebAccessError
@@ -304,11 +304,11 @@ def test_a_whole_key_or_value_is_covered_whatever_it_is() -> None:
     for data in (b"text", b"\xff\xfe", b'{"a": 1}', b"[" * 100_000):
         mask = rule("value", "hide").on("t", None)
         assert mask is not None
-        shown = Masker(mask, Decoder(Registry(""))).part("value", data)
+        shown = Masker(mask, Decoder(ConsoleRegistry(""))).part("value", data)
         assert shown == HIDDEN.encode()
     hashed = rule("key", "hash").on("t", None)
     assert hashed is not None
-    masker = Masker(hashed, Decoder(Registry("")))
+    masker = Masker(hashed, Decoder(ConsoleRegistry("")))
     assert masker.part("key", b"user-1") == masker.part("key", b"user-1") != masker.part("key", b"user-2")
     assert masker.part("key", None) is None
     assert masker.part("value", b"user-1") == b"user-1"

@@ -20,7 +20,7 @@ from ottla.console.messages import search
 from ottla.console.messages.browse import Place
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.filters import Filter
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, Grant, Rights, granted
 from ottla.testing import Broker
 from tests.console.secured_cluster import Person, users_of
@@ -236,7 +236,7 @@ def test_a_search_is_its_owners(console: ServedConsole) -> None:
 
 def test_a_paused_search_does_not_hold_its_place_for_ever(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_MAX_PAUSE_S", 0.0)
-    wanted = search.Search("orders.new", Place(begin="oldest"), Filter(value="x"), Decoder(Registry("")))
+    wanted = search.Search("orders.new", Place(begin="oldest"), Filter(value="x"), Decoder(ConsoleRegistry("")))
     wanted.pause()
     wanted.run({"bootstrap.servers": broker.bootstrap_servers})
     assert (wanted.state, wanted.records_read) == ("cancelled", 0)

@@ -29,7 +29,7 @@ from ottla.console.messages.span import Span, Stretch
 from ottla.console.messages.write import parse_bytes, parse_headers
 from ottla.console.pages import access as access_page
 from ottla.console.pages.overview import concerns
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.console.render import size, span
 from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import check_password, hash_password
@@ -199,7 +199,7 @@ def test_a_ring_is_bounded_and_reaches_far_back() -> None:
     ],
 )
 def test_filters(wanted: Filter, message: FakeMessage, found: bool) -> None:
-    assert wanted.predicate(Decoder(Registry("")))(message) is found
+    assert wanted.predicate(Decoder(ConsoleRegistry("")))(message) is found
 
 
 @pytest.mark.parametrize(
@@ -232,14 +232,14 @@ def test_a_long_condition_is_read_in_one_go() -> None:
     ],
 )
 def test_decoding_never_fails(data: bytes | None, how: str, kind: str, text: str | None) -> None:
-    decoded = Decoder(Registry(""), how).decode(data)
+    decoded = Decoder(ConsoleRegistry(""), how).decode(data)
     assert decoded.kind == kind
     if text is not None:
         assert decoded.text == text
 
 
 def test_a_large_value_is_cut_and_says_so() -> None:
-    text = Decoder(Registry("")).decode(b"x" * 10_000_000).text
+    text = Decoder(ConsoleRegistry("")).decode(b"x" * 10_000_000).text
     assert len(text) < 70_000
     assert "10,000,000 characters in all" in text
 

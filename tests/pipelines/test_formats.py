@@ -7,11 +7,11 @@ import json
 import fastavro
 import pytest
 
-from ottla.connect.schema_registry import latest_schema, register_schema
+from ottla.client.schema_registry import latest_schema, register_schema
+from ottla.model.user_error import UserError
 from ottla.payloads.confluent import framed, unframed
 from ottla.pipelines.codecs import decoded, encoded
 from ottla.pipelines.ports import Format
-from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.support.schema_registry import schema_registry
 
@@ -62,9 +62,9 @@ def test_avro_with_a_registry_csv_and_json(spark, registry):
     rows = spark.createDataFrame([(b"1,ada",), (b"x,bob",), (b"3,eve",)], "value binary")
     csv = decoded(rows, Format(kind="csv", schema="n int, name string"), "s").collect()
     assert [(row.value and row.value.n, row.error is not None) for row in csv] == [(1, False), (None, True), (3, False)]
-    with pytest.raises(TableError, match="needs its schema"):
+    with pytest.raises(UserError, match="needs its schema"):
         decoded(rows, Format(kind="json"), "s")
-    with pytest.raises(TableError, match="is no list of columns"):
+    with pytest.raises(UserError, match="is no list of columns"):
         decoded(rows, Format(kind="json", schema="n nonsense type"), "s")
 
 
@@ -79,12 +79,12 @@ def test_protobuf_out_and_back(spark, registry):
     assert all(unframed(bytes(row.value))[0] == schema_id for row in raw.collect())
     back = decoded(raw, form, "enums-value").select("value.name", "value.number", "error").collect()
     assert sorted(map(tuple, back)) == [("blue", 2, None), ("red", 1, None)]
-    with pytest.raises(TableError, match="MODULE:MESSAGE"):
+    with pytest.raises(UserError, match="MODULE:MESSAGE"):
         decoded(raw, Format(kind="protobuf", schema="nothing"), "x")
 
 
 def test_a_registry_that_does_not_answer_is_one_clear_error():
-    with pytest.raises(TableError, match="does not answer"):
+    with pytest.raises(UserError, match="does not answer"):
         latest_schema("http://127.0.0.1:9", "x")
-    with pytest.raises(TableError, match="http address"):
+    with pytest.raises(UserError, match="begin with http"):
         latest_schema("ftp://x", "x")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.pipelines.options import read_options
 from ottla.pipelines.ranges import OffsetRange, from_json, limited, split, to_json
-from ottla.tables.topics import TableError
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 RANGES = st.lists(
@@ -74,12 +74,12 @@ def test_offsets_as_spark_keeps_them():
     ],
 )
 def test_wrong_options_are_one_clear_error(given_options, words):
-    with pytest.raises(TableError, match=words):
+    with pytest.raises(UserError, match=words):
         read_options(given_options, streaming=False)
 
 
 def test_ending_offsets_have_no_meaning_in_a_stream():
-    with pytest.raises(TableError, match="stream"):
+    with pytest.raises(UserError, match="stream"):
         read_options({**SERVERS, "subscribe": "t", "endingOffsets": "latest"}, streaming=True)
 
 
@@ -93,7 +93,7 @@ def test_ending_offsets_have_no_meaning_in_a_stream():
     ],
 )
 def test_wrong_limits_of_a_trigger_are_one_clear_error(given_options, words):
-    with pytest.raises(TableError, match=words):
+    with pytest.raises(UserError, match=words):
         read_options({**SERVERS, "subscribe": "t", **given_options}, streaming=True)
 
 

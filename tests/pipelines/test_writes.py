@@ -10,8 +10,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.connect.exactly_once import ExactlyOnce, Fenced
 from ottla.connect.sender import Outgoing, Sender
+from ottla.model.user_error import UserError
 from ottla.pipelines.writer import write_options, write_task
-from ottla.tables.topics import TableError
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -111,7 +111,7 @@ def test_an_attempt_that_dies_leaves_nothing_and_a_zombie_cannot_commit(topics, 
         with ExactlyOnce(client, topic, 0, 0, topic) as attempt:
             assert attempt.done() is None
             assert attempt.write(records).rows == 10
-        with pytest.raises(TableError):
+        with pytest.raises(UserError):
             zombie.write(records)
     assert len(committed(topic)) == 10
     with ExactlyOnce(client, topic, 0, 0, topic) as again:
@@ -158,6 +158,6 @@ def test_a_record_that_the_broker_refuses_is_an_error(topics, committed):
     sender.send([Outgoing(name, None, b"small enough")])
     sender.flush()
     sender.send([Outgoing(name, None, bytes(5000))])
-    with pytest.raises(TableError, match=f"a record for {name} was not written.*MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(UserError, match=f"a record for {name} was not written.*MSG_SIZE_TOO_LARGE"):
         sender.flush()
     assert [row["value"] for row in committed(name)] == [b"small enough"]

@@ -14,8 +14,8 @@ import pytest
 import trustme
 from joserfc import jwk, jwt
 
-from ottla.registry.client import RegistryClient, Unreachable
-from ottla.registry.errors import RegistryError
+from ottla.client.errors import RegistryRefused, RegistryUnreachable
+from ottla.client.schema_registry import RegistryClient
 from ottla.registry.settings import RegistryStartError
 from ottla.security.web import hash_password
 from ottla.testing import Broker
@@ -51,7 +51,7 @@ def test_basic_authentication(broker: Broker, users: str) -> None:
         assert call(registry.url, "GET", "/subjects", headers={"Authorization": "Bearer x"})[0] == 401
         assert call(registry.url, "GET", "/subjects", headers={"Authorization": "Basic !!!"})[0] == 401
         assert RegistryClient(registry.url, user="ann:open").call("GET", "subjects") == []
-        with pytest.raises(RegistryError, match="Unauthorized"):
+        with pytest.raises(RegistryRefused, match="Unauthorized"):
             RegistryClient(registry.url).call("GET", "subjects")
 
 
@@ -100,7 +100,7 @@ def test_tls(broker: Broker, tmp_path: Path) -> None:
         with urllib.request.urlopen(f"{registry.url}/subjects", context=context, timeout=10) as response:
             assert json.loads(response.read()) == []
         assert RegistryClient(registry.url, ca_file=ca).call("GET", "subjects") == []
-        with pytest.raises(Unreachable, match="certificate"):
+        with pytest.raises(RegistryUnreachable, match="certificate"):
             RegistryClient(registry.url).call("GET", "subjects")
 
 

@@ -12,16 +12,15 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.connect.schema_registry import latest_schema
+from ottla.client.errors import RegistryRefused, RegistryUnreachable
+from ottla.client.schema_registry import RegistryClient, latest_schema
 from ottla.console.errors import ConsoleError
-from ottla.console.registry_client import Registry as ConsoleRegistry
-from ottla.registry.client import RegistryClient, Unreachable
-from ottla.registry.errors import RegistryError
+from ottla.console.registry_client import ConsoleRegistry
+from ottla.model.user_error import UserError
 from ottla.registry.http import forwarding
 from ottla.registry.settings import RegistrySettings
 from ottla.security.jwks import JwksError, UrlKeys
 from ottla.server.traces import TraceSender
-from ottla.tables.topics import TableError
 from tests.registry.instances import call, register
 from tests.registry.test_instances import Clients
 from tests.support.frames import RawConnection
@@ -59,11 +58,11 @@ def test_a_client_of_the_kill_rounds_tries_again_and_has_no_problem(place: str) 
 def test_our_own_clients_say_that_there_is_no_answer(place: str) -> None:
     with CuttingServer(CUT[place]) as server:
         # Of an error the status is known, and that nothing was done.
-        with pytest.raises(RegistryError if place.startswith("error") else Unreachable):
+        with pytest.raises(RegistryRefused if place.startswith("error") else RegistryUnreachable):
             RegistryClient(server.url).call("GET", "subjects", "s", "versions", "1")
         with pytest.raises(ConsoleError, match=r"answered 500" if place.startswith("error") else "does not answer"):
-            ConsoleRegistry(server.url).call("GET", "/subjects/s/versions/1")
-        with pytest.raises(TableError):
+            ConsoleRegistry(server.url).version("s", 1)
+        with pytest.raises(UserError):
             latest_schema(server.url, "s")
         with pytest.raises(JwksError):
             UrlKeys(server.url).refresh()

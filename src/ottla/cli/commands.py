@@ -7,11 +7,13 @@ name of the command in the module, and its line in the help.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
 from ottla import __version__
 from ottla.cli.examples import EXAMPLES
+from ottla.model.user_error import UserError
 
 _COMMANDS = {
     "acl": ("ottla.cli.acl", "acl", "Who may do what."),
@@ -45,6 +47,14 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Prints every error that a person can put right: one line on stderr, and exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            click.echo(f"ottla: {error}", err=True)
+            ctx.exit(1)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)
 

@@ -60,10 +60,8 @@ def run(
     from ottla.cli.connector_runs import ConnectorRun, Outage
     from ottla.cli.connector_status import ConnectorStatus
     from ottla.cli.reaching import wait_for_listener
-    from ottla.client.errors import ClientError
     from ottla.connect.clients import quiet
     from ottla.connect.config import connector_class, load_config
-    from ottla.tables.topics import TableError
 
     client = {"bootstrap.servers": bootstrap_servers}
     for each in properties:
@@ -72,15 +70,10 @@ def run(
             raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
         client[name.strip()] = value.strip()
     stopping = threading.Event()
-    try:
-        configs = [load_config(path) for path in files]
-        for config in configs:
-            connector_class(config)
-        wait_for_listener(bootstrap_servers)
-    except (TableError, ClientError) as problem:
-        click.echo(f"ottla: {problem}", err=True)
-        sys.exit(1)
-
+    configs = [load_config(path) for path in files]
+    for config in configs:
+        connector_class(config)
+    wait_for_listener(bootstrap_servers)
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda *_: stopping.set())
     outage = Outage(bootstrap_servers, stopping)

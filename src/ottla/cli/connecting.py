@@ -113,9 +113,8 @@ def one_line_errors(where: Profile | None = None, what: str = "") -> Iterator[No
 
     If librdkafka got no answer, the line is what the doctor finds on the way to `where`.
     """
-    from ottla.client.errors import ClientError
-    from ottla.console.errors import ConsoleError
     from ottla.model.errors import KafkaError
+    from ottla.model.user_error import UserError
 
     try:
         yield
@@ -124,7 +123,7 @@ def one_line_errors(where: Profile | None = None, what: str = "") -> Iterator[No
         raise click.ClickException(f"{words} ({reason.code.name})") from reason
     except BrokenPipeError:  # `| head` has seen enough: click ends without a word
         raise
-    except (ClientError, ConsoleError, ValueError, OSError) as reason:
+    except (UserError, ValueError, OSError) as reason:
         raise click.ClickException(str(reason) or type(reason).__name__) from reason
     except Exception as reason:  # librdkafka's own exception, which is only imported where records are moved
         if type(reason).__name__ != "KafkaException":

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import click
 
+from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
-from ottla.tables.topics import TableError
 
 _EVERY_S = 0.5
 
@@ -34,7 +34,7 @@ class ConnectorStatus:
             started = {"command": ["connect", "run"], "words": words, "cwd": os.getcwd(), "pid": os.getpid()}
             supervisor.write_json(definition, {"name": self._name, **started, "started": time.time()})
             supervisor.forget_stop(self._status)
-        except (OSError, TableError) as problem:
+        except (OSError, UserError) as problem:
             self._status = ""
             click.echo(f"ottla: {self._name} will not show in the console: {problem}", err=True)
         self._write("running")

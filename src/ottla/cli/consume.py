@@ -64,14 +64,14 @@ def consume(
     from ottla.cli.filter_expression import compile_filter
     from ottla.cli.stopping import StopSignals
     from ottla.console.messages.decode import Decoder
-    from ottla.console.registry_client import Registry
+    from ottla.console.registry_client import ConsoleRegistry
 
     refuse_together("-f", form, "-o", target.output if given("output") else None)
     refuse_together("-p", partition, "-g", group, "the group assigns the partitions")
     if group is not None and sys.stdout is None:  # Python's value for a closed standard output: print writes nothing
         raise click.ClickException("standard output is closed: no record could be printed, so none is committed")
     wanted = compile_filter(expression) if expression else None
-    registry = Registry(target.profile.registry)
+    registry = ConsoleRegistry(target.profile.registry)
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)
     write = _writer(form, target.output)
     seen = 0

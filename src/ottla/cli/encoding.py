@@ -6,20 +6,19 @@ import io
 import json
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.payloads.confluent import FIRST_MESSAGE, framed
 from ottla.payloads.json_text import read_json
 
 
-def encoder(how: str, registry: Registry, subject: str) -> Callable[[str], bytes]:
+def encoder(how: str, registry: ConsoleRegistry, subject: str) -> Callable[[str], bytes]:
     """`how` is text, json or schema; ValueError for text that does not fit."""
     if how == "text":
         return lambda text: text.encode()
     if how == "json":
         return lambda text: json.dumps(_json(text), ensure_ascii=False, separators=(",", ":")).encode()
-    found = registry.call("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
+    found = registry.version(subject)
     schema_id = int(found["id"])
     write = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}[str(found.get("schemaType", "AVRO"))](
         registry, found
@@ -34,7 +33,7 @@ def _json(text: str) -> Any:
         raise ValueError(f"not JSON: {reason}") from None
 
 
-def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+def _avro(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     from fastavro import schemaless_writer
 
     from ottla.payloads.avro import parse_avro
@@ -54,7 +53,7 @@ def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     return write
 
 
-def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+def _json_schema(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     import jsonschema_rs
 
     from ottla.registry.schemas.json_patterns import OPTIONS
@@ -72,7 +71,7 @@ def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], b
     return write
 
 
-def _protobuf(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+def _protobuf(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     from google.protobuf import json_format
 
     from ottla.console.messages.protobuf import _Messages

@@ -73,14 +73,14 @@ def _masking(target: Target, topic: str, path: str) -> Callable[[Any], Any] | No
     """A function that masks a message; None if no rule is about the topic. Raises ValueError for a bad file."""
     from ottla.console.messages.decode import Decoder
     from ottla.console.messages.masked import MaskedMessage, Masker
-    from ottla.console.registry_client import Registry
+    from ottla.console.registry_client import ConsoleRegistry
     from ottla.security.access_rules import load_access_rules
 
     mask = load_access_rules(path).masks.on(topic, None)
     if mask is None:
         click.echo(f"no rule of {path} is about {topic}: nothing is masked", err=True)
         return None
-    masker = Masker(mask, Decoder(Registry(target.profile.registry or "")))
+    masker = Masker(mask, Decoder(ConsoleRegistry(target.profile.registry or "")))
     return lambda message: MaskedMessage(message, masker)
 
 

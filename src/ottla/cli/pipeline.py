@@ -28,17 +28,6 @@ _SUFFIX = click.option(
 _STATE = click.option("--state", metavar="DIR", help="Where started pipelines keep status, log and checkpoints.")
 
 
-def _complains(function: Callable[[], None]) -> None:
-    """One line on stderr and exit code 1 for what a user can put right."""
-    from ottla.tables.topics import TableError
-
-    try:
-        function()
-    except TableError as problem:
-        click.echo(f"ottla: {problem}", err=True)
-        sys.exit(1)
-
-
 def _run_options(command: Command) -> Command:
     for option in (
         settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
@@ -86,7 +75,7 @@ def run(file: str, **options: Any) -> None:
       ottla pipeline run shop.py
       ottla pipeline run shop.py --once --master 'local[4]'
     """
-    _complains(lambda: _run(file, _version(_pick(file, options["name"]), options["suffix"]), options))
+    _run(file, _version(_pick(file, options["name"]), options["suffix"]), options)
 
 
 @pipeline.command()
@@ -119,14 +108,11 @@ def backfill(
         starting = {"startingOffsets": "earliest"}
     given = options | {"once": True, "starting": starting, "path": path}
 
-    def work() -> None:
-        from ottla.pipelines.topics import output_topics
+    from ottla.pipelines.topics import output_topics
 
-        renamed = _version(_pick(file, options["name"]), suffix)
-        made = frozenset(port.name for one in renamed for port in output_topics(one.steps))
-        _run(file, renamed, given | {"made_here": made})
-
-    _complains(work)
+    renamed = _version(_pick(file, options["name"]), suffix)
+    made = frozenset(port.name for one in renamed for port in output_topics(one.steps))
+    _run(file, renamed, given | {"made_here": made})
 
 
 @pipeline.command()
@@ -139,11 +125,8 @@ def start(file: str, state: str | None, name: str | None, suffix: str, **_option
 
     context = click.get_current_context()
 
-    def begin() -> None:
-        for one in _pick(file, name):
-            _start(supervisor.state_directory(state), file, one, suffix, context)
-
-    _complains(begin)
+    for one in _pick(file, name):
+        _start(supervisor.state_directory(state), file, one, suffix, context)
 
 
 def _start(folder: str, file: str, one: Pipeline, suffix: str, context: click.Context) -> None:
@@ -174,31 +157,28 @@ def switch(
     Example:
       ottla pipeline switch shop.py --suffix -v3 --from shop-v2
     """
+    from ottla.model.user_error import UserError
     from ottla.pipelines import supervisor
     from ottla.pipelines import switch as steps
-    from ottla.tables.topics import TableError
 
     context = click.get_current_context()
 
-    def work() -> None:
-        found = _pick(file, name)
-        if len(found) != 1:
-            raise TableError(f"{file} holds {', '.join(one.name for one in found)}: choose one with --name")
-        folder = supervisor.state_directory(state)
-        before, after = found[0], _version(found, suffix)[0]
-        steps.check_backfilled(options["checkpoints"] or os.path.join(folder, "checkpoints"), before, after)
-        steps.switch(
-            folder,
-            old or before.name,
-            after.name,
-            lambda: _start(folder, file, before, suffix, context),
-            patience_s=wait,
-            told=click.echo,
-        )
-        for was, is_now in steps.renamed_outputs(before, after):
-            click.echo(f"  {was} -> {is_now}")
-
-    _complains(work)
+    found = _pick(file, name)
+    if len(found) != 1:
+        raise UserError(f"{file} holds {', '.join(one.name for one in found)}: choose one with --name")
+    folder = supervisor.state_directory(state)
+    before, after = found[0], _version(found, suffix)[0]
+    steps.check_backfilled(options["checkpoints"] or os.path.join(folder, "checkpoints"), before, after)
+    steps.switch(
+        folder,
+        old or before.name,
+        after.name,
+        lambda: _start(folder, file, before, suffix, context),
+        patience_s=wait,
+        told=click.echo,
+    )
+    for was, is_now in steps.renamed_outputs(before, after):
+        click.echo(f"  {was} -> {is_now}")
 
 
 @pipeline.command()
@@ -208,11 +188,8 @@ def stop(name: str, state: str | None) -> None:
     """Stop a started pipeline; its progress stays."""
     from ottla.pipelines import supervisor
 
-    def end() -> None:
-        stopped = supervisor.stop(supervisor.state_directory(state), name)
-        click.echo(f"{name}: {'stopped' if stopped else 'was not running'}")
-
-    _complains(end)
+    stopped = supervisor.stop(supervisor.state_directory(state), name)
+    click.echo(f"{name}: {'stopped' if stopped else 'was not running'}")
 
 
 @pipeline.command()
@@ -223,22 +200,19 @@ def status(name: str, output: str, state: str | None) -> None:
     """What a started pipeline does: rows, rates, lag, state size, errors."""
     from ottla.pipelines import supervisor
 
-    def show() -> None:
-        found = supervisor.current(supervisor.state_directory(state), name)
-        if output == "json":
-            click.echo(json.dumps(found))
-            return
-        if found.get("kind") == "connector":
-            click.echo(_line(found))
-        else:
-            from ottla.cli.showing import console
-            from ottla.pipelines.display import status_table
+    found = supervisor.current(supervisor.state_directory(state), name)
+    if output == "json":
+        click.echo(json.dumps(found))
+        return
+    if found.get("kind") == "connector":
+        click.echo(_line(found))
+    else:
+        from ottla.cli.showing import console
+        from ottla.pipelines.display import status_table
 
-            console().print(status_table(found))
-        if found.get("error"):
-            click.echo(f"last error: {found['error']}")
-
-    _complains(show)
+        console().print(status_table(found))
+    if found.get("error"):
+        click.echo(f"last error: {found['error']}")
 
 
 def _line(one: dict[str, Any]) -> str:
@@ -267,13 +241,9 @@ def list_(output: str, state: str | None) -> None:
 @click.option("--name", help="Only the pipeline of this name.")
 def validate(file: str, name: str | None) -> None:
     """Check FILE without running anything: names, inputs, circles, output modes."""
-
-    def check() -> None:
-        for one in _pick(file, name):
-            steps = one.in_order()
-            click.echo(f"{one.name}: {len(steps)} steps, in order: {', '.join(step.name for step in steps)}")
-
-    _complains(check)
+    for one in _pick(file, name):
+        steps = one.in_order()
+        click.echo(f"{one.name}: {len(steps)} steps, in order: {', '.join(step.name for step in steps)}")
 
 
 @pipeline.command()
@@ -282,15 +252,11 @@ def validate(file: str, name: str | None) -> None:
 @click.option("-o", "--output", type=click.Choice(["svg", "json"]), default="svg", show_default=True)
 def graph(file: str, name: str | None, output: str) -> None:
     """Draw what reads and writes what."""
+    from ottla.pipelines.graph import graph as as_json
+    from ottla.pipelines.graph import svg
 
-    def draw() -> None:
-        from ottla.pipelines.graph import graph as as_json
-        from ottla.pipelines.graph import svg
-
-        for one in _pick(file, name):
-            click.echo(svg(one) if output == "svg" else json.dumps(as_json(one)))
-
-    _complains(draw)
+    for one in _pick(file, name):
+        click.echo(svg(one) if output == "svg" else json.dumps(as_json(one)))
 
 
 @pipeline.command()
@@ -344,15 +310,15 @@ def serve(
 
 
 def _pick(file: str, name: str | None) -> list[Pipeline]:
+    from ottla.model.user_error import UserError
     from ottla.pipelines.pipeline import load_pipelines
-    from ottla.tables.topics import TableError
 
     found = load_pipelines(file)
     if name is None:
         return found
     named = [one for one in found if one.name == name]
     if not named:
-        raise TableError(f"{file} has no pipeline {name!r}; it has {', '.join(one.name for one in found)}")
+        raise UserError(f"{file} has no pipeline {name!r}; it has {', '.join(one.name for one in found)}")
     return named
 
 
@@ -366,13 +332,13 @@ def _version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
 def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     from rich.console import Console
 
+    from ottla.model.user_error import UserError
     from ottla.pipelines import supervisor
     from ottla.pipelines.build import RunSettings
     from ottla.pipelines.display import Display, status_table
     from ottla.pipelines.run import PipelineRun
     from ottla.pipelines.session import spark
     from ottla.pipelines.status import pipeline_status
-    from ottla.tables.topics import TableError
 
     state = supervisor.state_directory(options.get("state"))
     settings = RunSettings(
@@ -387,7 +353,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
     )
     if len(pipelines) > 1 and not options.get("once"):
-        raise TableError(
+        raise UserError(
             f"{file} holds {', '.join(one.name for one in pipelines)}: choose one with --name, or use start"
         )
     log = options["spark_log"] or os.path.join(state, f"{pipelines[0].name}.spark.log")

@@ -53,12 +53,12 @@ def produce(
       echo '{"id": 7}' | ottla produce orders --value-as schema --registry http://localhost:8081
     """
     from ottla.cli.encoding import encoder
-    from ottla.console.registry_client import Registry
+    from ottla.console.registry_client import ConsoleRegistry
 
     refuse_together("-k", key, "-K", key_separator)
     if value_as != "schema":
         refuse_without("--subject", subject, "--value-as schema", None)
-    encode = encoder(value_as, Registry(target.profile.registry), subject or f"{topic}-value")
+    encode = encoder(value_as, ConsoleRegistry(target.profile.registry), subject or f"{topic}-value")
     pairs: list[tuple[str, bytes]] = []
     for text in headers:
         name, equals, content = text.partition("=")

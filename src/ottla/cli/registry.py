@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import click
@@ -68,7 +67,7 @@ def registry(
     """
     from ottla.env.config.properties import parse_properties
     from ottla.registry.server import serve
-    from ottla.registry.settings import RegistrySettings, RegistryStartError
+    from ottla.registry.settings import RegistrySettings
 
     refuse_together(
         "--alone", options["alone"], "--group-id", options["group_id"] if given("group_id") else None,
@@ -87,14 +86,10 @@ def registry(
     settings = RegistrySettings(
         host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
     )  # fmt: skip
-    try:
-        asyncio.run(
-            serve(
-                settings,
-                lambda url: click.echo(f"the schema registry is up at {url}"),
-                until_stdin_closes=until_stdin_closes,
-            )
+    asyncio.run(
+        serve(
+            settings,
+            lambda url: click.echo(f"the schema registry is up at {url}"),
+            until_stdin_closes=until_stdin_closes,
         )
-    except RegistryStartError as error:
-        click.echo(f"ottla: {error}", err=True)
-        sys.exit(1)
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,30 +36,11 @@ def schema(
       ottla schema diff orders-value 1 2
     """
     from ottla.cli.profiles import resolve
-    from ottla.registry.client import RegistryClient
+    from ottla.client.schema_registry import RegistryClient
 
     with one_line_errors():
         found = url or resolve(None, profile, None, (), None).registry or "http://127.0.0.1:8081"
     context.obj = (RegistryClient(found, user=user, ca_file=ca), output == "json")
-
-
-def _command(function: _Command) -> _Command:
-    """Prints one line and exits with 1 if the registry refuses the call or does not answer."""
-
-    @wraps(function)
-    def run(*arguments: Any, **options: Any) -> Any:
-        from ottla.registry.client import Unreachable
-        from ottla.registry.errors import RegistryError
-
-        try:
-            return function(*arguments, **options)
-        except RegistryError as error:
-            click.echo(f"ottla: {error.message} ({error.code})", err=True)
-        except Unreachable as error:
-            click.echo(f"ottla: {error}", err=True)
-        sys.exit(1)
-
-    return run  # type: ignore[return-value]  # wraps keeps the signature
 
 
 def _read(file: str, schema_type: str | None, references: tuple[str, ...]) -> dict[str, Any]:
@@ -98,7 +78,6 @@ def _with_file(function: _Command) -> _Command:
 @click.argument("prefix", default="")
 @click.option("--deleted", is_flag=True, help="Also what is soft deleted.")
 @click.pass_obj
-@_command
 def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click passes flags so
     """Subjects that begin with PREFIX, with their latest version."""
     client, as_json = obj
@@ -118,7 +97,6 @@ def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click
 @click.argument("version", default="latest")
 @click.option("--id", "by_id", is_flag=True, help="SUBJECT is a schema's id.")
 @click.pass_obj
-@_command
 def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
     """A schema, by subject and version or by its id."""
     client, as_json = obj
@@ -135,7 +113,6 @@ def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT
 @_with_file
 @click.option("--normalize", is_flag=True, help="Ignore differences of order and spelling.")
 @click.pass_obj
-@_command
 def register(
     obj: Any,
     subject: str,
@@ -158,7 +135,6 @@ def register(
 @_with_file
 @click.option("--version", help="Against this version only (a number or latest).")
 @click.pass_obj
-@_command
 def check(
     obj: Any, subject: str, file: str, schema_type: str | None, references: tuple[str, ...], version: str | None
 ) -> None:
@@ -181,7 +157,6 @@ def check(
 @click.argument("old")
 @click.argument("new", default="latest")
 @click.pass_obj
-@_command
 def diff(obj: Any, subject: str, old: str, new: str) -> None:
     """What changed between two versions, as text, and what each cannot read of the other."""
     import difflib
@@ -234,7 +209,6 @@ def _both_ways(client: Any, before: dict[str, Any], after: dict[str, Any]) -> di
 @click.option("--permanent", is_flag=True, help="For good; it must be soft deleted first.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-@_command
 def delete(obj: Any, subject: str, version: str | None, permanent: bool, yes: bool) -> None:  # noqa: FBT001 - as above
     """Delete a version, or a whole subject."""
     client, as_json = obj

@@ -28,11 +28,11 @@ def _settings_file(context: click.Context, _: click.Parameter, path: str | None)
     if path is None:
         return
     from ottla.connect.config import load_config
-    from ottla.tables.topics import TableError
+    from ottla.model.user_error import UserError
 
     try:
         given = load_config(path)
-    except TableError as problem:
+    except UserError as problem:
         raise click.BadParameter(str(problem)) from problem
     known = {name.lstrip("-"): option.name for option in context.command.params for name in option.opts}
     defaults: dict[str, Any] = {}

@@ -41,15 +41,10 @@ def sql(
       ottla sql "select * from totals" --delta totals=tables/totals
     """
     from ottla.tables.query import run_sql
-    from ottla.tables.topics import TableError
 
     client = {**where.properties, "bootstrap.servers": where.bootstrap}
-    try:
-        more, notes = _delta_tables(tables)
-        rows, offsets = run_sql(client, query, max_records=max_records, more=more)
-    except TableError as problem:
-        click.echo(f"ottla: {problem}", err=True)
-        sys.exit(1)
+    more, notes = _delta_tables(tables)
+    rows, offsets = run_sql(client, query, max_records=max_records, more=more)
     if output == "json":
         for row in rows.to_pylist():
             click.echo(json.dumps(row, default=_plain))

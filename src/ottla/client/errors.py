@@ -6,6 +6,7 @@ An answer's error code is `ottla.model.errors.KafkaError`; what never became an 
 from __future__ import annotations
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.user_error import UserError
 
 _JAVA_NAMES = {
     "UNKNOWN_SERVER_ERROR": "UnknownServerException",
@@ -29,7 +30,7 @@ _JAVA_NAMES = {
 }
 
 
-class ClientError(Exception):
+class ClientError(UserError):
     """A call that got no answer; `java_name` is the class that Kafka's tools print."""
 
     java_name = "org.apache.kafka.common.KafkaException"
@@ -59,6 +60,20 @@ class AuthenticationFailed(ClientError):
 
 class UnsupportedVersion(ClientError):
     java_name = "org.apache.kafka.common.errors.UnsupportedVersionException"
+
+
+class RegistryRefused(UserError):
+    """The registry returned an error: Confluent's code, its message, and the HTTP status."""
+
+    def __init__(self, code: int, message: str, status: int) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+class RegistryUnreachable(UserError):
+    """No response from the registry: whether a change was made is not known."""
 
 
 def java_name(error: Exception) -> str:

@@ -16,11 +16,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from ottla.client.schema_registry import latest_schema, register_schema, schema_by_id
 from ottla.connect.converters import Converter, ConvertError
-from ottla.connect.schema_registry import latest_schema, register_schema, schema_by_id
+from ottla.model.user_error import UserError
 from ottla.payloads.avro import AvroReader, parse_avro
 from ottla.payloads.confluent import framed, unframed
-from ottla.tables.topics import TableError
 
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 _PRIMITIVES: tuple[tuple[type, str], ...] = (
@@ -34,7 +34,7 @@ def avro_converter(config: Mapping[str, str], side: str) -> Converter:
     prefix = f"{side}.converter."
     registry = config.get(f"{prefix}schema.registry.url", "")
     if not registry:
-        raise TableError(f"the avro converter needs the setting {prefix}schema.registry.url")
+        raise UserError(f"the avro converter needs the setting {prefix}schema.registry.url")
     writer = _Writer(
         registry,
         side,

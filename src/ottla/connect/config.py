@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 CONNECTORS = {
     "file-source": "ottla.connect.sources.files:FileSource",
@@ -48,11 +48,11 @@ def load_config(path: str) -> dict[str, str]:
         else:
             content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
     except OSError as problem:
-        raise TableError(f"{path} cannot be read: {problem.strerror}") from problem
+        raise UserError(f"{path} cannot be read: {problem.strerror}") from problem
     except (ValueError, yaml.YAMLError) as problem:
-        raise TableError(f"{path} is neither YAML nor JSON: {str(problem).splitlines()[0]}") from problem
+        raise UserError(f"{path} is neither YAML nor JSON: {str(problem).splitlines()[0]}") from problem
     if not isinstance(content, dict):
-        raise TableError(f"{path} holds no settings")
+        raise UserError(f"{path} holds no settings")
     nested = content.get("config")
     rest = {name: value for name, value in content.items() if name != "config"}
     return _flat({**nested, **rest} if isinstance(nested, dict) else content)
@@ -84,24 +84,24 @@ def connector_class(config: Mapping[str, str]) -> Any:
     place = CONNECTORS.get(given, given)
     module, _, name = place.partition(":")
     if not name:
-        raise TableError(f"connector.class {given!r} is none of {', '.join(CONNECTORS)} and not MODULE:CLASS")
+        raise UserError(f"connector.class {given!r} is none of {', '.join(CONNECTORS)} and not MODULE:CLASS")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as problem:
-        raise TableError(f"connector.class {given!r} cannot be loaded: {problem}") from problem
+        raise UserError(f"connector.class {given!r} cannot be loaded: {problem}") from problem
 
 
 def need(config: Mapping[str, str], name: str) -> str:
     value = config.get(name, "").strip()
     if not value:
-        raise TableError(f"the connector {config.get('name', '?')!r} needs the setting {name}")
+        raise UserError(f"the connector {config.get('name', '?')!r} needs the setting {name}")
     return value
 
 
 def flag(config: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = config.get(name, str(default)).lower()
     if text not in {"true", "false"}:
-        raise TableError(f"{name} is true or false, not {text!r}")
+        raise UserError(f"{name} is true or false, not {text!r}")
     return text == "true"
 
 
@@ -111,7 +111,7 @@ def number(config: Mapping[str, str], name: str, default: int) -> int:
     except ValueError:
         found = 0
     if found <= 0:
-        raise TableError(f"{name} is a number above 0, not {config.get(name)!r}")
+        raise UserError(f"{name} is a number above 0, not {config.get(name)!r}")
     return found
 
 
@@ -124,7 +124,7 @@ def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Patt
     try:
         return [re.compile(one) for one in words({name: config.get(name, default)}, name)]
     except re.error as problem:
-        raise TableError(f"{name} is no list of regular expressions: {problem}") from problem
+        raise UserError(f"{name} is no list of regular expressions: {problem}") from problem
 
 
 def under(config: Mapping[str, str], prefix: str) -> dict[str, str]:

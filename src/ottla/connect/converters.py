@@ -14,8 +14,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ottla.model.user_error import UserError
 from ottla.payloads.json_text import read_json
-from ottla.tables.topics import TableError
 
 _NUMBERS = {"short": ">h", "integer": ">i", "long": ">q", "float": ">f", "double": ">d", "boolean": ">?"}
 _NAMES = {
@@ -55,7 +55,7 @@ def converter(config: Mapping[str, str], side: str) -> Converter:
         from ottla.connect.avro import avro_converter
 
         return avro_converter(config, side)
-    raise TableError(f"{side}.converter is string, json, bytes, avro or one of {', '.join(_NUMBERS)}, not {given!r}")
+    raise UserError(f"{side}.converter is string, json, bytes, avro or one of {', '.join(_NUMBERS)}, not {given!r}")
 
 
 def _number(kind: str, form: struct.Struct) -> Converter:

@@ -19,12 +19,12 @@ from typing import Any, Self
 from ottla.connect.clients import consumer_settings
 from ottla.connect.sender import TIMEOUT_S, Outgoing, Written, call
 from ottla.connect.transactions import Transactions
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 MARKER_TOPIC = "__ottla_exactly_once"
 
 
-class Fenced(TableError):
+class Fenced(UserError):
     """A newer attempt at the same work has begun: this attempt cannot write any more."""
 
 
@@ -66,7 +66,7 @@ class ExactlyOnce:
 
         marker = call(self._consumer.committed, [TopicPartition(self._marker_topic, 0)], TIMEOUT_S)[0]
         if marker.error is not None:
-            raise TableError(f"the marker of {self._name} cannot be read: {marker.error.str()}")
+            raise UserError(f"the marker of {self._name} cannot be read: {marker.error.str()}")
         return marker
 
     def done(self) -> Written | None:
@@ -125,4 +125,4 @@ def ensure_marker_topic(client: Mapping[str, str], name: str) -> None:
         admin.create_topics([NewTopic(name, 1, config={"cleanup.policy": "compact"})])[name].result(TIMEOUT_S)
     except KafkaException as problem:
         if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TableError(f"the topic {name} cannot be created: {problem.args[0].str()}") from problem
+            raise UserError(f"the topic {name} cannot be created: {problem.args[0].str()}") from problem

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 _WRITE: dict[str, Callable[[datetime, int], str]] = {
@@ -30,7 +30,7 @@ _READ = {"y": "%Y", "M": "%m", "d": "%d", "D": "%j", "H": "%H", "h": "%I", "m": 
 
 
 class DatePattern:
-    """TableError for a pattern with a letter that is not known."""
+    """UserError for a pattern with a letter that is not known."""
 
     def __init__(self, pattern: str) -> None:
         self._parts: list[tuple[str, int] | str] = []
@@ -42,7 +42,7 @@ class DatePattern:
             elif letter in _WRITE:
                 self._parts.append((letter, len(token[0])))
             else:
-                raise TableError(f"the time pattern {pattern!r} has a letter that is not known: {letter}")
+                raise UserError(f"the time pattern {pattern!r} has a letter that is not known: {letter}")
         self._pattern = pattern
         self._strptime = "".join(map(_directive, self._parts))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.connect.clients import librdkafka_settings
 from ottla.connect.config import need, patterns
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _TIMEOUT_S = 30.0
 _EXCLUDED = r"mm2.*\.internal,.*\.replica,__.*,connect-offsets"
@@ -32,7 +32,7 @@ class RemoteTopics:
     def __init__(self, config: Mapping[str, str]) -> None:
         policy = config.get("replication.policy.class", _POLICIES[0]).rpartition(".")[2]
         if policy not in _POLICIES:
-            raise TableError(f"replication.policy.class is one of {', '.join(_POLICIES)}, not {policy!r}")
+            raise UserError(f"replication.policy.class is one of {', '.join(_POLICIES)}, not {policy!r}")
         self._separator = config.get("replication.policy.separator", ".")
         alias = config.get("source.cluster.alias", "source")
         self._prefix = f"{alias}{self._separator}" if policy == _POLICIES[0] else ""
@@ -69,11 +69,11 @@ def ensure_topic(
             admin.create_partitions([NewPartitions(name, partitions)])[name].result(_TIMEOUT_S)
     except KafkaException as problem:
         if problem.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TableError(f"the topic {name} cannot be made: {problem.args[0].str()}") from problem
+            raise UserError(f"the topic {name} cannot be made: {problem.args[0].str()}") from problem
     else:
         return
     try:
         admin.create_topics([NewTopic(name, partitions, -1, config=dict(settings()))])[name].result(_TIMEOUT_S)
     except KafkaException as problem:
         if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TableError(f"the topic {name} cannot be made: {problem.args[0].str()}") from problem
+            raise UserError(f"the topic {name} cannot be made: {problem.args[0].str()}") from problem

@@ -16,7 +16,7 @@ from ottla.connect.config import flag, words
 from ottla.connect.connector import Change
 from ottla.connect.converters import ConvertError
 from ottla.connect.sinks.base import DELETED
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _MODES = ("none", "record_value", "record_key", "kafka")
 _COORDINATES = ("__connect_topic", "__connect_partition", "__connect_offset")
@@ -29,13 +29,13 @@ class RowsOf:
         self._mode = config.get("pk.mode", "record_value")
         self._deletes = flag(config, "delete.enabled", default=False)
         if self._mode not in _MODES:
-            raise TableError(f"pk.mode is one of {', '.join(_MODES)}, not {self._mode!r}")
+            raise UserError(f"pk.mode is one of {', '.join(_MODES)}, not {self._mode!r}")
         if self._mode == "kafka":
             self._keys = self._keys or list(_COORDINATES)
             if len(self._keys) != len(_COORDINATES):
-                raise TableError("pk.mode kafka has three pk.fields: for the topic, the partition and the offset")
+                raise UserError("pk.mode kafka has three pk.fields: for the topic, the partition and the offset")
         if self._mode == "record_key" and not self._keys:
-            raise TableError("pk.mode record_key needs pk.fields: the names of the key's columns")
+            raise UserError("pk.mode record_key needs pk.fields: the names of the key's columns")
 
     def table(self, changes: Sequence[Change]) -> tuple[pa.Table | None, Refused]:
         """The rows, or None where there are none, and the changes that are none."""

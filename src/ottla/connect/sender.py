@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.connect.clients import producer_settings
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 TIMEOUT_S = 60.0
 _PASSING = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "UNSTABLE_OFFSET_COMMIT")
@@ -54,7 +54,7 @@ class Sender:
                         raise
                     if leave_out_too_large:
                         break
-                    raise TableError(
+                    raise UserError(
                         f"a record for {topic} of {len(value or b'') + len(key or b''):,} bytes is larger than this producer "
                         "sends: raise its max.request.size, and max.message.bytes of the topic"
                     ) from problem
@@ -72,17 +72,17 @@ class Sender:
             left = self.producer.flush(timeout_s)
         except SystemError:  # how confluent-kafka reports a fatal error (fenced) from inside a delivery report
             self.check()
-            raise TableError("another attempt at this work has begun; this one is fenced") from None
+            raise UserError("another attempt at this work has begun; this one is fenced") from None
         except KafkaException as error:  # a fatal error from before any delivery report
             self.check()
-            raise TableError(f"nothing more can be written: {error.args[0].str()} ({error.args[0].name()})") from None
+            raise UserError(f"nothing more can be written: {error.args[0].str()} ({error.args[0].name()})") from None
         self.check()
         if left:
-            raise TableError(f"{left} records were not acknowledged in {timeout_s:.0f} s: is the broker there?")
+            raise UserError(f"{left} records were not acknowledged in {timeout_s:.0f} s: is the broker there?")
 
     def check(self) -> None:
         if self._failures:
-            raise TableError(self._failures[0])
+            raise UserError(self._failures[0])
 
 
 def _remember(failures: list[str]) -> Callable[[Any, Any], None]:
@@ -110,5 +110,5 @@ def call(function: Any, *arguments: Any) -> Any:
             error = problem.args[0]
             again = error.retriable() or error.name() in _PASSING
             if not again or time.monotonic() > deadline:
-                raise TableError(f"{function.__name__}: {error.str()} ({error.name()})") from problem
+                raise UserError(f"{function.__name__}: {error.str()} ({error.name()})") from problem
         time.sleep(0.1)

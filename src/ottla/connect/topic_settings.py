@@ -17,7 +17,7 @@ from typing import Any
 from ottla.client.configs import Source
 from ottla.connect.clients import librdkafka_settings
 from ottla.connect.config import flag, number, patterns
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _TIMEOUT_S = 30.0
 _EXCLUDED = (
@@ -36,7 +36,7 @@ class TopicSettings:
         self._excluded = patterns(config, "config.properties.exclude", _EXCLUDED)
         defaults = config.get("use.defaults.from", "target")
         if defaults not in {"source", "target"}:
-            raise TableError(f"use.defaults.from is source or target, not {defaults!r}")
+            raise UserError(f"use.defaults.from is source or target, not {defaults!r}")
         self._defaults_too = defaults == "source"
         self._synced_at: float | None = None
         self._refused: set[str] = set()
@@ -134,7 +134,7 @@ def _described(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, di
             found[resource.name] = answer.result(_TIMEOUT_S)
         except KafkaException as problem:
             if problem.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # deleted a moment ago
-                raise TableError(
+                raise UserError(
                     f"the settings of the topic {resource.name} cannot be read: {problem.args[0].str()}"
                 ) from problem
     return found

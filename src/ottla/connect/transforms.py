@@ -15,7 +15,7 @@ from ottla.connect.casts import CASTS, PRECISIONS, TIME_TYPES, cast_value, maske
 from ottla.connect.config import under, words
 from ottla.connect.connector import Change
 from ottla.connect.java_dates import DatePattern
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 Transform = Callable[[Change], Change | None]
 Settings = Mapping[str, str]
@@ -40,7 +40,7 @@ def _guarded(config: Settings, name: str) -> Transform:
     settings = under(config, f"transforms.{name}.")
     kind, _, side = settings.get("type", "").rpartition(".")[2].partition("$")
     if kind not in _TRANSFORMS:
-        raise TableError(f"transforms.{name}.type {settings.get('type')!r} is none of {', '.join(sorted(_TRANSFORMS))}")
+        raise UserError(f"transforms.{name}.type {settings.get('type')!r} is none of {', '.join(sorted(_TRANSFORMS))}")
     step = _TRANSFORMS[kind](settings, "key" if side == "Key" else "value")
     if "predicate" not in settings:
         return step
@@ -59,7 +59,7 @@ def _predicate(config: Settings, name: str) -> Callable[[Change], bool]:
         return lambda change: any(key == settings.get("name") for key, _ in change.headers)
     if kind == "RecordIsTombstone":
         return lambda change: change.value is None
-    raise TableError(f"predicates.{name}.type is TopicNameMatches, HasHeaderKey or RecordIsTombstone, not {kind!r}")
+    raise UserError(f"predicates.{name}.type is TopicNameMatches, HasHeaderKey or RecordIsTombstone, not {kind!r}")
 
 
 def _changed(change: Change, side: str, value: Any) -> Change:
@@ -76,7 +76,7 @@ def _fields(change: Change, side: str) -> dict[str, Any] | None:
 def _needed(settings: Settings, kind: str, *names: str) -> list[str]:
     missing = [name for name in names if not settings.get(name)]
     if missing:
-        raise TableError(f"{kind}: {' and '.join(missing)} must be set")
+        raise UserError(f"{kind}: {' and '.join(missing)} must be set")
     return [settings[name] for name in names]
 
 
@@ -137,10 +137,10 @@ def _cast(settings: Settings, side: str) -> Transform:
     wanted = [part.split(":", 1) if ":" in part else ["", part] for part in words(settings, "spec")]
     for _, kind in wanted:
         if kind not in CASTS:
-            raise TableError(f"Cast: {kind!r} is none of {', '.join(CASTS)}")
+            raise UserError(f"Cast: {kind!r} is none of {', '.join(CASTS)}")
     if any(name == "" for name, _ in wanted):
         if len(wanted) > 1:
-            raise TableError("Cast: spec is one type for the whole value, or FIELD:TYPE for each field")
+            raise UserError("Cast: spec is one type for the whole value, or FIELD:TYPE for each field")
         return lambda change: _changed(change, side, cast_value(_operand(change, side), wanted[0][1]))
 
     def cast(fields: dict[str, Any], _: Change) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _operand(change: Change, side: str) -> Any:
 def _timestamp_converter(settings: Settings, side: str) -> Transform:
     target, precision = settings.get("target.type", ""), settings.get("unix.precision", "milliseconds")
     if target not in TIME_TYPES or precision not in PRECISIONS:
-        raise TableError(
+        raise UserError(
             f"TimestampConverter: target.type is one of {', '.join(TIME_TYPES)}, unix.precision one of {', '.join(PRECISIONS)}"
         )
     if target == "string":
@@ -177,7 +177,7 @@ def _header_from(settings: Settings, side: str) -> Transform:
     (operation,) = _needed(settings, "HeaderFrom", "operation", "fields", "headers")[:1]
     names, headers = words(settings, "fields"), words(settings, "headers")
     if len(names) != len(headers) or operation not in {"move", "copy"}:
-        raise TableError("HeaderFrom: operation is move or copy, and headers has a name for each of fields")
+        raise UserError("HeaderFrom: operation is move or copy, and headers has a name for each of fields")
 
     def apply(change: Change) -> Change:
         fields = _fields(change, side)
@@ -240,7 +240,7 @@ def _regex_router(settings: Settings, _: str) -> Transform:
     try:
         pattern = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", regex))  # Java's way to name a group
     except re.error as error:
-        raise TableError(f"RegexRouter: regex: {error}") from None
+        raise UserError(f"RegexRouter: regex: {error}") from None
     # Java's $1 and ${name} in Python's words; its backslash makes the next letter plain, which Python's doubles.
     template = re.sub(r"\\(.)|\$(?:(\d)|\{(\w+)\})", _group, replacement)
 

@@ -24,10 +24,11 @@ from ottla.connect.sinks.base import Work
 from ottla.connect.transactions import Transactions
 from ottla.connect.transforms import chain
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.query import topic_table
-from ottla.tables.topics import READ_COMMITTED, Cluster, TableError, check_reachable, settings_from
+from ottla.tables.topics import READ_COMMITTED, Cluster, check_reachable, settings_from
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.5
@@ -57,7 +58,7 @@ def run_connector(
             return _SinkRun(made, config, client).run(once=once, stopping=stopping, progress=progress)
     finally:
         made.close()
-    raise TableError(f"{config.get('connector.class')} is neither a Source nor a Sink")
+    raise UserError(f"{config.get('connector.class')} is neither a Source nor a Sink")
 
 
 def _waiting(ends: Mapping[TopicPartition, int | None], positions: Mapping[TopicPartition, int]) -> int:
@@ -70,7 +71,7 @@ class _Errors:
     def __init__(self, config: Mapping[str, str]) -> None:
         tolerance = config.get("errors.tolerance", "none")
         if tolerance not in {"none", "all"}:
-            raise TableError(f"errors.tolerance is none or all, not {tolerance!r}")
+            raise UserError(f"errors.tolerance is none or all, not {tolerance!r}")
         self.tolerant = tolerance == "all"
         self.name, self.kind = config.get("name", ""), config.get("connector.class", "")
         self.topic = config.get("errors.deadletterqueue.topic.name")
@@ -81,7 +82,7 @@ class _Errors:
         """The record as it came, with what is wrong in Kafka Connect's headers."""
         if not self.tolerant:
             where = f"{change.topic}-{change.partition} offset {change.offset}" if change.offset >= 0 else change.topic
-            raise TableError(f"{where}: {problem}; set errors.tolerance to all to let such records pass") from problem
+            raise UserError(f"{where}: {problem}; set errors.tolerance to all to let such records pass") from problem
         if self.topic is None:
             return []
         facts = {
@@ -113,7 +114,7 @@ class _SourceRun:
         while not stopping():
             progress(count, None)
             if transactions.renew() and self._last_place() != _stored(place):
-                raise TableError(f"another worker of {self._name} has written meanwhile")
+                raise UserError(f"another worker of {self._name} has written meanwhile")
             changes = self._source.poll(place)
             if not changes:
                 if once or self._source.finished():
@@ -161,7 +162,7 @@ class _SinkRun:
         self._name = need(config, "name")
         routers = [one for one in words(config, "transforms") if "Router" in config.get(f"transforms.{one}.type", "")]
         if routers and not isinstance(sink, RecordSink):
-            raise TableError(f"transforms.{routers[0]}: a sink of rows has one target; table.name.format names a table")
+            raise UserError(f"transforms.{routers[0]}: a sink of rows has one target; table.name.format names a table")
         self._regex = config.get("topics.regex")
         self._topics = words(config, "topics") if self._regex else words(config, "topics") or [need(config, "topics")]
         self._client = client

@@ -44,7 +44,7 @@ from ottla.console.pages import (
     topics,
     transactions,
 )
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.console.settings import ConsoleSettings
 from ottla.console.site import Site, site_of
 from ottla.console.web import HEADERS, OPEN_PATHS, PARTIAL_PAGES, check_size, error_response
@@ -68,7 +68,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
         settings=given,
         gateway=gateway,
         sampler=sampler,
-        registry=Registry(given.registry_url),
+        registry=ConsoleRegistry(given.registry_url),
         searches=Searches(),
         access=access,
         acting_users=acting_users,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.model.user_error import UserError
 
-class ConsoleError(Exception):
+
+class ConsoleError(UserError):
+    """`status` is the HTTP status of the page that shows the message."""
+
     def __init__(self, message: str, *, status: int = 400) -> None:
         super().__init__(message)
         self.message = message

@@ -18,7 +18,7 @@ from ottla.console.cluster.user_sampler import UserSampler
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.reach import Reach
 from ottla.console.messages.search import Searches
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.console.settings import ConsoleSettings
 from ottla.security.grants import GrantedUser
 from ottla.security.masking import TopicMask
@@ -36,7 +36,7 @@ class Site:
     settings: ConsoleSettings
     gateway: Gateway
     sampler: Sampler | UserSampler
-    registry: Registry
+    registry: ConsoleRegistry
     searches: Searches
     access: AccessControl
     tails: OpenTails = field(default_factory=OpenTails)

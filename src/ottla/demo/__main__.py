@@ -20,6 +20,7 @@ from rich.console import Console
 from ottla.demo import show
 from ottla.demo.feed import Expected, access_log, devices, thermostats
 from ottla.env.logging import configure
+from ottla.model.user_error import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +31,8 @@ SEED = 20180301
 NEEDED = {"confluent_kafka": "confluent-kafka", "pyspark": "'ottla[spark]'", "deltalake": "'ottla[spark]'"}
 
 
-class DemoFailed(Exception):
-    """What did not happen, in one line."""
+class DemoFailed(UserError):
+    """A step of the demo did not end as it should."""
 
 
 class Stopwatch:
@@ -58,15 +59,13 @@ def main() -> int:
             complaint(f"the demo needs {module}: pip install {package}")
             return 1
     configure(level="warning")
-    from ottla.tables.topics import TableError
-
     console = Console()
     try:
         with tempfile.TemporaryDirectory(prefix="ottla-demo-") as scratch:
             folder = Path(arguments.keep or scratch)
             folder.mkdir(parents=True, exist_ok=True)
             run(console, folder, arguments.bootstrap_servers, kept=bool(arguments.keep))
-    except (DemoFailed, TableError) as failure:
+    except UserError as failure:
         complaint(f"the demo failed: {failure}")
         return 1
     return 0

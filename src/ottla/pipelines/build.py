@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from ottla.connect.sinks.base import DELETED, TableSink, Work, last_of_each
+from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
-from ottla.tables.topics import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -67,7 +67,7 @@ def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataF
         return spark.createDataFrame(read_table(port.uri, port.table))
     if isinstance(port, View):
         return input_frame(spark, port.delta, settings)
-    raise TableError(f"{port.node} cannot be read by a step")
+    raise UserError(f"{port.node} cannot be read by a step")
 
 
 def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
@@ -180,7 +180,7 @@ def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
     columns = [value.alias("value")]
     if port.key is not None:
         if port.key not in frame.columns:
-            raise TableError(f"the key {port.key!r} of {port.name} is no column; there are {', '.join(frame.columns)}")
+            raise UserError(f"the key {port.key!r} of {port.name} is no column; there are {', '.join(frame.columns)}")
         key = F.col(column_name(port.key))
         columns.append(
             (key if frame.schema[port.key].dataType.typeName() == "binary" else key.cast("string")).alias("key")
@@ -252,11 +252,11 @@ def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work)
     keys = list(port.delta.keys)
     missing = [name for name in keys if name not in frame.columns]
     if missing:
-        raise TableError(
+        raise UserError(
             f"the key {missing[0]!r} of the view {port.topic.name} is no column of {', '.join(frame.columns)}"
         )
     if frame.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
-        raise TableError(
+        raise UserError(
             f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or give "
             "them one with coalesce"
         )
@@ -291,7 +291,7 @@ def open_sink(port: Port) -> TableSink:
         from ottla.connect.sinks.parquet import ParquetSink
 
         return ParquetSink(port.path, partition_by=port.partition_by)
-    raise TableError(f"{port.node} cannot be written by a step")
+    raise UserError(f"{port.node} cannot be written by a step")
 
 
 def _table(frame: DataFrame) -> Any:
@@ -305,7 +305,7 @@ def _query_id(checkpoint: str) -> str:
         with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
             return str(json.load(file)["id"])
     except (OSError, ValueError, KeyError) as problem:
-        raise TableError(f"the checkpoint {checkpoint} does not name its query: {problem}") from problem
+        raise UserError(f"the checkpoint {checkpoint} does not name its query: {problem}") from problem
 
 
 def _offsets(checkpoint: str, batch_id: int) -> str:

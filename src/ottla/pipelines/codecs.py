@@ -30,11 +30,11 @@ from pyspark.sql.types import (
     StructType,
 )  # fmt: skip
 
-from ottla.connect.schema_registry import latest_schema, register_schema, schema_by_id
+from ottla.client.schema_registry import latest_schema, register_schema, schema_by_id
+from ottla.model.user_error import UserError
 from ottla.payloads.avro import AvroReader, parse_avro
 from ottla.payloads.confluent import FIRST_MESSAGE, framed, unframed
 from ottla.pipelines.ports import Format
-from ottla.tables.topics import TableError
 
 _CORRUPT = "__corrupt"
 _AVRO: dict[str, DataType] = {
@@ -70,13 +70,13 @@ def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
 
 def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
     if form.schema is None:
-        raise TableError(f"a {form.kind} value needs its schema, as in schema='id long, name string'")
+        raise UserError(f"a {form.kind} value needs its schema, as in schema='id long, name string'")
     try:
         schema = StructType.fromDDL(form.schema)
     except (PySparkException, ValueError) as problem:
-        raise TableError(f"the schema {form.schema!r} is no list of columns and types: {problem}") from problem
+        raise UserError(f"the schema {form.schema!r} is no list of columns and types: {problem}") from problem
     if not isinstance(schema, StructType):
-        raise TableError(f"the schema {form.schema!r} is no list of columns and types")
+        raise UserError(f"the schema {form.schema!r} is no list of columns and types")
     full = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **form.options}
     text = F.col("value").cast("string")
@@ -109,7 +109,7 @@ def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
     names = [name for name in frame.columns if not name.startswith("_")]
     if form.kind in {"bytes", "text"}:
         if "value" not in frame.columns:
-            raise TableError(
+            raise UserError(
                 f"an output of {form.kind} needs a column named value; there are {', '.join(frame.columns)}"
             )
         return F.col("value").cast("binary")
@@ -126,11 +126,11 @@ def avro_to_spark(schema: Any) -> DataType:
     if isinstance(schema, list):
         rest = [one for one in schema if one != "null"]
         if len(rest) != 1:
-            raise TableError(f"an Avro union of {len(rest)} types has no Spark type: {json.dumps(schema)}")
+            raise UserError(f"an Avro union of {len(rest)} types has no Spark type: {json.dumps(schema)}")
         return avro_to_spark(rest[0])
     if isinstance(schema, str):
         if schema not in _AVRO:
-            raise TableError(f"the Avro type {schema!r} has no Spark type")
+            raise UserError(f"the Avro type {schema!r} has no Spark type")
         return _AVRO[schema]
     kind = schema["type"]
     if kind == "record":
@@ -146,7 +146,7 @@ def _avro_schema(form: Format, subject: str) -> str:
     if form.schema is not None:
         return form.schema
     if form.registry is None:
-        raise TableError("an avro value needs its schema or a registry")
+        raise UserError("an avro value needs its schema or a registry")
     return latest_schema(form.registry, form.subject or subject)[1]
 
 

@@ -8,11 +8,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.pipelines.options import Bounds, ReadOptions
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables import segments
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import Cluster, TableError, settings_from
+from ottla.tables.topics import Cluster, settings_from
 
 
 class Log(Protocol):
@@ -44,7 +45,7 @@ class WireLog:
             there = self._cluster.partitions({partition.topic for partition in options.assign})
             for partition in options.assign:
                 if partition not in there:
-                    raise TableError(f"{partition} does not exist: the topic has fewer partitions")
+                    raise UserError(f"{partition} does not exist: the topic has fewer partitions")
             return sorted(options.assign)
         topics = options.subscribe
         if options.subscribe_pattern is not None:
@@ -89,7 +90,7 @@ class DirectoryLog:
         return [partition for partition in there if partition.topic in options.subscribe]
 
     def _nothing(self, options: ReadOptions) -> list[TopicPartition]:
-        raise TableError(f"{options.what} has no folder in {self._path!r}: is it the log.dirs of the broker?")
+        raise UserError(f"{options.what} has no folder in {self._path!r}: is it the log.dirs of the broker?")
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds:
         return {partition: segments.bounds(self._path, partition)[0] for partition in partitions}

@@ -1,7 +1,7 @@
 """The options of Spark's own Kafka source and sink, read and checked in one place.
 
 Spark hands option names over in lower case. Everything under `kafka.` goes to the client, under Kafka's own names. A
-value that cannot be right is one TableError that names the option.
+value that cannot be right is one UserError that names the option.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
-from ottla.tables.topics import READ_COMMITTED, TableError
+from ottla.tables.topics import READ_COMMITTED
 
 Bounds = dict[TopicPartition, int]
 """An offset per partition; EARLIEST and LATEST stand for themselves."""
@@ -59,25 +60,25 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     client = client_options(options)
     chosen = [name for name in _STRATEGIES if name in options]
     if len(chosen) != 1:
-        raise TableError("give exactly one of the options subscribe, subscribePattern and assign")
+        raise UserError("give exactly one of the options subscribe, subscribePattern and assign")
     if "path" not in options and not client.get("bootstrap.servers"):
-        raise TableError("the option kafka.bootstrap.servers is missing: give it HOST:PORT of a broker")
+        raise UserError("the option kafka.bootstrap.servers is missing: give it HOST:PORT of a broker")
     if streaming and any(name.startswith("ending") for name in options):
-        raise TableError("ending offsets have no meaning in a stream: leave them out or read with spark.read")
+        raise UserError("ending offsets have no meaning in a stream: leave them out or read with spark.read")
     if "auto.offset.reset" in client:
-        raise TableError("kafka.auto.offset.reset is not supported: use startingOffsets")
+        raise UserError("kafka.auto.offset.reset is not supported: use startingOffsets")
     subscribe = tuple(part.strip() for part in options.get("subscribe", "").split(",") if part.strip())
     if "subscribe" in options and not subscribe:
-        raise TableError("the option subscribe names no topic")
+        raise UserError("the option subscribe names no topic")
     starting = _limit(options, "starting", LATEST if streaming else EARLIEST)
     ending = _limit(options, "ending", LATEST)
     if not streaming and LATEST in {starting.word, *starting.offsets.values()}:
-        raise TableError("startingOffsets latest has no meaning in a batch read: everything would be before it")
+        raise UserError("startingOffsets latest has no meaning in a batch read: everything would be before it")
     if ending.word == EARLIEST:
-        raise TableError("endingOffsets earliest has no meaning: nothing is before it")
+        raise UserError("endingOffsets earliest has no meaning: nothing is before it")
     least, most = whole(options, "minoffsetspertrigger"), whole(options, "maxoffsetspertrigger")
     if streaming and least is not None and most is not None and least > most:
-        raise TableError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
+        raise UserError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
     return ReadOptions(
         client=client,
         path=options.get("path"),
@@ -108,7 +109,7 @@ def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in {"true", "false"}:
-        raise TableError(f"the option {name} is true or false, not {text!r}")
+        raise UserError(f"the option {name} is true or false, not {text!r}")
     return text.lower() == "true"
 
 
@@ -121,7 +122,7 @@ def whole(options: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         number = 0
     if number <= 0:
-        raise TableError(f"the option {name} is a number above 0, not {text!r}")
+        raise UserError(f"the option {name} is a number above 0, not {text!r}")
     return number
 
 
@@ -133,7 +134,7 @@ def _limit(options: Mapping[str, str], side: str, default: int) -> Limit:
     if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
         stamps = _per_partition(f"{side}OffsetsByTimestamp", text)
         if any(stamp < 0 for stamp in stamps.values()):
-            raise TableError(f"{side}OffsetsByTimestamp holds times in milliseconds from 0")
+            raise UserError(f"{side}OffsetsByTimestamp holds times in milliseconds from 0")
         return Limit(name=f"{side}OffsetsByTimestamp", timestamps_ms=stamps)
     text = options.get(f"{side}offsets")
     if text is None:
@@ -142,9 +143,9 @@ def _limit(options: Mapping[str, str], side: str, default: int) -> Limit:
         return Limit(name=name, word=EARLIEST if text.strip().lower() == "earliest" else LATEST)
     offsets = _per_partition(name, text)
     if any(offset < EARLIEST for offset in offsets.values()):
-        raise TableError(f"{name} holds offsets from 0, -2 (earliest) and -1 (latest)")
+        raise UserError(f"{name} holds offsets from 0, -2 (earliest) and -1 (latest)")
     if side == "ending" and EARLIEST in offsets.values():
-        raise TableError("endingOffsets -2 (earliest) has no meaning: nothing is before it")
+        raise UserError("endingOffsets -2 (earliest) has no meaning: nothing is before it")
     return Limit(name=name, offsets=offsets)
 
 
@@ -154,7 +155,7 @@ def _per_partition(name: str, text: str) -> Bounds:
         return {TopicPartition(t, int(p)): int(o) for t, parts in given.items() for p, o in parts.items()}
     except (ValueError, AttributeError, TypeError):
         example = '{"topic":{"0":23,"1":-2}}'
-        raise TableError(f"{name} is not a word or JSON like {example}: {text!r}") from None
+        raise UserError(f"{name} is not a word or JSON like {example}: {text!r}") from None
 
 
 def _assign(text: str) -> tuple[TopicPartition, ...]:
@@ -164,14 +165,14 @@ def _assign(text: str) -> tuple[TopicPartition, ...]:
     except (ValueError, AttributeError, TypeError):
         found = ()
     if not found:
-        raise TableError(f'assign is not JSON like {{"topic":[0,1]}}: {text!r}')
+        raise UserError(f'assign is not JSON like {{"topic":[0,1]}}: {text!r}')
     return found
 
 
 def _strategy(options: Mapping[str, str]) -> bool:
     text = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if text not in {"error", "latest"}:
-        raise TableError(f"startingOffsetsByTimestampStrategy is error or latest, not {text!r}")
+        raise UserError(f"startingOffsetsByTimestampStrategy is error or latest, not {text!r}")
     return text == "latest"
 
 
@@ -181,7 +182,7 @@ def _number(name: str, text: str) -> int:
     except ValueError:
         found = -1
     if found < 0:  # the protocol has other meanings for those
-        raise TableError(f"{name} is a time in milliseconds from 0, not {text!r}")
+        raise UserError(f"{name} is a time in milliseconds from 0, not {text!r}")
     return found
 
 
@@ -191,5 +192,5 @@ def _duration_ms(text: str) -> int:
     digits = plain.rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = plain[len(digits) :].strip() or "ms"
     if not digits.isdecimal() or not digits.isascii() or unit not in units:
-        raise TableError(f"maxTriggerDelay is a time like 15m or 30s, not {text!r}")
+        raise UserError(f"maxTriggerDelay is a time like 15m or 30s, not {text!r}")
     return int(digits) * units[unit]

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ottla.model.user_error import UserError
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
-from ottla.tables.topics import TableError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 OUTPUT_MODES = ("append", "update", "complete")
@@ -70,14 +70,14 @@ class Pipeline:
     def _check(self, step: Step) -> None:
         where = f"step {step.name} of pipeline {self.name}"
         if any(other.name == step.name for other in self.steps):
-            raise TableError(f"{where}: there is already a step of this name")
+            raise UserError(f"{where}: there is already a step of this name")
         wanted = list(inspect.signature(step.function).parameters)
         if sorted(wanted) != sorted(step.reads):
-            raise TableError(
+            raise UserError(
                 f"{where}: the function takes {wanted}, it reads {sorted(step.reads)}; they must be the same"
             )
         if step.output_mode not in OUTPUT_MODES:
-            raise TableError(f"{where}: output_mode is one of {', '.join(OUTPUT_MODES)}, not {step.output_mode!r}")
+            raise UserError(f"{where}: output_mode is one of {', '.join(OUTPUT_MODES)}, not {step.output_mode!r}")
 
     def in_order(self) -> list[Step]:
         """Steps after those that write what they read; a circle is an error."""
@@ -95,7 +95,7 @@ class Pipeline:
                 if all(port.node not in written or port.node in there for port in step.reads.values())
             ]
             if not ready:
-                raise TableError(
+                raise UserError(
                     f"the steps {', '.join(step.name for step in left)} read each other's outputs in a circle"
                 )
             found.append(ready)
@@ -123,32 +123,32 @@ def input_topics(step: Step) -> list[Topic]:
 def load_pipelines(path: str) -> list[Pipeline]:
     """The pipelines of a Python file; the file is run as a module of its own."""
     if not os.path.isfile(path):
-        raise TableError(f"there is no file {path}")
+        raise UserError(f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TableError(f"{path} is no Python file")
+        raise UserError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         from pyspark.cloudpickle import register_pickle_by_value
     except ImportError:
-        raise TableError("pipelines need Spark: pip install 'ottla[spark]'") from None
+        raise UserError("pipelines need Spark: pip install 'ottla[spark]'") from None
     sys.modules[name] = module
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         spec.loader.exec_module(module)
         # Workers cannot import the file by its name.
         register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    except TableError:
+    except UserError:
         raise
     except Exception as problem:  # a supervisor: every error of the file is reported with its line
-        raise TableError(f"{path}{_line_in(path, problem)}: {type(problem).__name__}: {problem}") from problem
+        raise UserError(f"{path}{_line_in(path, problem)}: {type(problem).__name__}: {problem}") from problem
     finally:
         sys.path.pop(0)
         _remember(os.path.dirname(os.path.abspath(path)))
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if not found:
-        raise TableError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
+        raise UserError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
     return found
 
 

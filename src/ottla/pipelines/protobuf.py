@@ -21,8 +21,8 @@ from pyspark.sql.types import (
     StructType,
 )  # fmt: skip
 
+from ottla.model.user_error import UserError
 from ottla.payloads.confluent import message_indexes
-from ottla.tables.topics import TableError
 
 _TYPES: dict[str, DataType] = {
     "TYPE_DOUBLE": DoubleType(), "TYPE_FLOAT": FloatType(), "TYPE_BOOL": BooleanType(), "TYPE_STRING": StringType(),
@@ -37,7 +37,7 @@ def message_class(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), message)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise TableError(
+        raise UserError(
             f"a protobuf value's schema is MODULE:MESSAGE of a generated class, not {name!r}: {problem}"
         ) from problem
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.pipelines.logs import Log
 from ottla.pipelines.options import Bounds, Limit, ReadOptions
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
-from ottla.tables.topics import TableError
 
 JsonOffsets = dict[str, dict[str, int]]
 
@@ -60,13 +60,13 @@ def _resolve(log: Log, limit: Limit, partitions: list[TopicPartition], *, missin
         given = dict.fromkeys(partitions, limit.timestamp_ms)
     if set(given) != set(partitions):
         different = ", ".join(map(str, sorted(set(given) ^ set(partitions))))
-        raise TableError(f"{limit.name} must name each partition that is read, and no other: {different}")
+        raise UserError(f"{limit.name} must name each partition that is read, and no other: {different}")
     if limit.offsets:
         return _words_resolved(log, limit.offsets)
     found = log.at_times(given)
     missing = [partition for partition, offset in found.items() if offset is None]
     if missing and not missing_is_latest:
-        raise TableError(
+        raise UserError(
             f"{limit.name}: {', '.join(map(str, missing))} has no record at or after that time; "
             "set startingOffsetsByTimestampStrategy to latest to begin at the end"
         )
@@ -93,7 +93,7 @@ def check_bounds(log: Log, options: ReadOptions, start: Bounds, end: Bounds) -> 
         low, high = first[partition], last[partition]
         if start[partition] < low or start[partition] > high or end[partition] > high:
             if options.fail_on_data_loss:
-                raise TableError(
+                raise UserError(
                     f"{partition}: offsets {start[partition]} to {end[partition]} were asked for, {low} to {high} are "
                     "there; ask for those, or set failOnDataLoss to false to read what is there"
                 )

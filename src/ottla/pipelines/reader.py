@@ -17,11 +17,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.pipelines import ranges
 from ottla.pipelines.logs import Log, open_log
 from ottla.pipelines.options import Bounds, ReadOptions
 from ottla.tables.fetch import FetchPlan
-from ottla.tables.topics import TableError
 
 
 class RangePartition(api.InputPartition):
@@ -202,7 +202,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = [partition for partition in begun if partition not in latest]
         shorter = [partition for partition in latest if latest[partition] < begun[partition]]
         if (gone or shorter) and self._options.fail_on_data_loss:
-            raise TableError(
+            raise UserError(
                 f"{', '.join(map(str, sorted([*gone, *shorter])))}: the log ends before what was already read. The topic "
                 "was made anew or lost records; start with a new checkpoint, or set failOnDataLoss to false"
             )

@@ -23,11 +23,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
+from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.pipeline import Pipeline, Step
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.topics import ensure_topics
-from ottla.tables.topics import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -42,7 +42,7 @@ the task of another query is serialized. Such a task cannot be read (pyspark 4.3
 """
 
 
-class StepFailed(TableError):
+class StepFailed(UserError):
     """Which step failed, and why, in the words of what went wrong and not of Spark's plumbing."""
 
     def __init__(self, step: str, reason: str) -> None:
@@ -231,7 +231,7 @@ class PipelineRun:
             os.makedirs(folder, mode=0o700, exist_ok=True)  # Spark's state stores in it hold records
             descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
-            raise TableError(f"the checkpoint {folder} cannot be made: {problem.strerror}") from problem
+            raise UserError(f"the checkpoint {folder} cannot be made: {problem.strerror}") from problem
         try:
             _take(descriptor, folder)
             _sweep(folder)
@@ -246,7 +246,7 @@ def _take(descriptor: int, folder: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         holder = os.read(descriptor, 100).decode(errors="replace")
-        raise TableError(
+        raise UserError(
             f"the checkpoint {folder} is in use by process {holder or '?'}: stop that one, or give this one another "
             "--checkpoints"
         ) from None
@@ -254,7 +254,7 @@ def _take(descriptor: int, folder: str) -> None:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
     except OSError as problem:
-        raise TableError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
+        raise UserError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
 
 
 def _sweep(folder: str) -> None:
@@ -323,17 +323,37 @@ def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
 def plain_reason(problem: BaseException) -> str:
     """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
     text = str(problem)
-    own = re.findall(r"TableError: (.+)", text)
-    if own:
-        return str(own[-1]).strip()
     bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
     if bad:
-        return bad[0].split(" SQLSTATE")[0].strip()
-    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', text)
-    mine = [frame for frame in frames if "site-packages" not in frame[0] and "/pyspark/" not in frame[0]]
-    errors = re.findall(r"^(\w+(?:Error|Exception)\b: .+)$", text, re.MULTILINE)
-    if mine and errors:
-        path, line, function = mine[-1]
-        return f"{errors[-1].strip()} in {function} ({os.path.basename(path)}, line {line})"
+        return _without_state(bad[0])
+    exception = _python_exception(text)
+    if exception:
+        return exception
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
+
+
+def _python_exception(text: str) -> str:
+    """The exception of the last traceback in Spark's text; empty if there is none.
+
+    Spark passes a worker's traceback on as text: between its own sentence and Java's stack. The exception is the first
+    line after the traceback's frames, and its class may have any name.
+    """
+    _, found, last = text.rpartition("Traceback")
+    exception = next((line for line in last.splitlines()[1:] if re.match(r"[A-Za-z_]", line)), "") if found else ""
+    name, _, message = _without_state(exception).partition(": ")
+    if not name:
+        return ""
+    if name.startswith("ottla."):
+        return message
+    reason = f"{name.rpartition('.')[2]}: {message}" if message else name.rpartition(".")[2]
+    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', last)
+    own = [frame for frame in frames if "site-packages" not in frame[0] and "/pyspark/" not in frame[0]]
+    if not own:
+        return reason
+    path, line, function = own[-1]
+    return f"{reason} in {function} ({os.path.basename(path)}, line {line})"
+
+
+def _without_state(line: str) -> str:
+    return line.split(" SQLSTATE", maxsplit=1)[0].strip()

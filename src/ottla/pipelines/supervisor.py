@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.model.user_error import UserError
 from ottla.system.processes import is_zombie, own_command, started_at
-from ottla.tables.topics import TableError
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
 STATES = ("starting", "running", "restarting", "stopped", "finished", "failed", "dead")
@@ -56,7 +56,7 @@ def read_json(path: str) -> dict[str, Any] | None:
 def paths(state: str, name: str) -> tuple[str, str, str]:
     """Of the definition, the status and the log."""
     if not _NAME.match(name):
-        raise TableError(f"a pipeline's name has letters, digits, dots, dashes and underscores only: {name!r}")
+        raise UserError(f"a pipeline's name has letters, digits, dots, dashes and underscores only: {name!r}")
     base = os.path.join(state, name)
     return f"{base}.json", f"{base}.status.json", f"{base}.log"
 
@@ -74,11 +74,11 @@ def forget_stop(status: str) -> None:
 def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIPELINE, cwd: str | None = None) -> int:
     """Starts `ottla pipeline run WORDS` (or the command of a connector) on its own; the process id.
 
-    TableError when it runs already.
+    UserError when it runs already.
     """
     definition, status, log = paths(state, name)
     if is_under_way(state, name):
-        raise TableError(f"{name} is already running; stop it first, or look at it with `ottla pipeline status`")
+        raise UserError(f"{name} is already running; stop it first, or look at it with `ottla pipeline status`")
     forget_stop(status)
     kind = "pipeline" if tuple(command) == _PIPELINE else "connector"
     known = read_json(status) or {}
@@ -164,7 +164,7 @@ def every(state: str) -> list[dict[str, Any]]:
 def restart(state: str, name: str) -> int:
     found = read_json(paths(state, name)[0])
     if found is None:
-        raise TableError(f"pipeline {name} was never started here: use `ottla pipeline start FILE`")
+        raise UserError(f"pipeline {name} was never started here: use `ottla pipeline start FILE`")
     words = [str(word) for word in found["words"]]
     return start(state, name, words, found.get("command") or _PIPELINE, found.get("cwd"))
 

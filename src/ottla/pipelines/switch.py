@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.pipelines.pipeline import Pipeline
-from ottla.tables.topics import TableError
 
 _LOOK_S = 0.5
 
@@ -25,10 +25,10 @@ def switch(
 ) -> None:
     """Starts `new` if it does not run, waits until it has read what is there, stops `old`.
 
-    TableError when that does not come about; the old version then runs on.
+    UserError when that does not come about; the old version then runs on.
     """
     if old == new:
-        raise TableError(f"{new} cannot be switched to itself: --from names the version that runs now")
+        raise UserError(f"{new} cannot be switched to itself: --from names the version that runs now")
     if not supervisor.is_under_way(state, new):
         start()
     deadline = time.monotonic() + patience_s
@@ -36,9 +36,9 @@ def switch(
     while not _caught_up(found := supervisor.current(state, new)):
         if not supervisor.is_under_way(state, new):
             reason = found.get("error") or f"it {found['state']}"
-            raise TableError(f"{new} did not get there: {reason}. {old} is as it was; see {found['log']}")
+            raise UserError(f"{new} did not get there: {reason}. {old} is as it was; see {found['log']}")
         if time.monotonic() > deadline:
-            raise TableError(
+            raise UserError(
                 f"{new} is {found.get('lag', 0):,} records behind after {patience_s:.0f} s; both versions run, {old} is "
                 "still the one to read: call this again, or give it longer with --wait"
             )
@@ -58,9 +58,9 @@ def _caught_up(status: dict[str, Any]) -> bool:
 
 
 def check_backfilled(checkpoints: str, old: Pipeline, new: Pipeline) -> None:
-    """TableError where no backfill has begun the new version: it would come without the history."""
+    """UserError where no backfill has begun the new version: it would come without the history."""
     if not os.path.isdir(os.path.join(checkpoints, new.name)):
-        raise TableError(
+        raise UserError(
             f"{new.name} has no checkpoint in {checkpoints}: make it first with `ottla pipeline backfill`, with the same "
             f"--suffix, --state and --checkpoints (a new pipeline without history is started as {old.name})"
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.connect.clients import librdkafka_settings
+from ottla.model.user_error import UserError
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.pipeline import Step, input_topics
 from ottla.pipelines.ports import Topic, View
-from ottla.tables.topics import TableError
 
 _TIMEOUT_S = 30.0
 
@@ -26,7 +26,7 @@ def output_topics(steps: Iterable[Step]) -> list[Topic]:
 
 
 def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
-    """Creates missing output topics and returns their names. Raises TableError for an input topic that is missing."""
+    """Creates missing output topics and returns their names. Raises UserError for an input topic that is missing."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import KafkaError, NewTopic
@@ -36,12 +36,12 @@ def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
         given_s = int(settings.client.get("default.api.timeout.ms", _TIMEOUT_S * 1000)) / 1000
         there = set(admin.list_topics(timeout=min(given_s, _TIMEOUT_S)).topics)
     except KafkaException as problem:
-        raise TableError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
+        raise UserError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
     wanted = {port.name: port for port in output_topics(steps)}
     for step in steps:
         for port in input_topics(step):
             if port.name not in there and port.name not in wanted and not settings.path:
-                raise TableError(
+                raise UserError(
                     f"step {step.name} reads the topic {port.name!r}, which does not exist: create it first"
                 )
     made = []
@@ -54,5 +54,5 @@ def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
             made.append(name)
         except KafkaException as problem:
             if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise TableError(f"the topic {name} cannot be created: {problem.args[0].str()}") from problem
+                raise UserError(f"the topic {name} cannot be created: {problem.args[0].str()}") from problem
     return made

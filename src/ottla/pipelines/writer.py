@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 from ottla.connect.exactly_once import ExactlyOnce, Fenced
 from ottla.connect.sender import Outgoing, Sender, Written
+from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, client_options, whole
-from ottla.tables.topics import TableError
 
 TWIN_S = 300.0
 _TYPES = {
@@ -48,16 +48,16 @@ def write_options(given: Mapping[str, str], schema: StructType) -> WriteOptions:
     options = {name.lower(): value for name, value in given.items()}
     client = client_options(options)
     if not client.get("bootstrap.servers"):
-        raise TableError("the option kafka.bootstrap.servers is missing: give it HOST:PORT of a broker")
+        raise UserError("the option kafka.bootstrap.servers is missing: give it HOST:PORT of a broker")
     columns = {field.name: field.dataType.typeName() for field in schema.fields}
     topic = options.get("topic")
     if topic is None and "topic" not in columns:
-        raise TableError("say where to write: the option topic, or a column named topic")
+        raise UserError("say where to write: the option topic, or a column named topic")
     if "value" not in columns:
-        raise TableError(f"a column named value is needed, of type string or binary; there are: {', '.join(columns)}")
+        raise UserError(f"a column named value is needed, of type string or binary; there are: {', '.join(columns)}")
     for name, allowed in _TYPES.items():
         if name in columns and columns[name] not in allowed:
-            raise TableError(f"the column {name} is {columns[name]}; a topic takes {' or '.join(allowed)}")
+            raise UserError(f"the column {name} is {columns[name]}; a topic takes {' or '.join(allowed)}")
     version = whole({"txnversion": str(int(options["txnversion"]) + 1)}, "txnversion") if "txnversion" in options else 1
     return WriteOptions(
         client=client,
@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         batch = context.getLocalProperty("streaming.sql.batchId") if context else None
         if query is None or batch is None:
-            raise TableError("Spark did not say which query and batch this task writes; set exactlyOnce to false")
+            raise UserError("Spark did not say which query and batch this task writes; set exactlyOnce to false")
         return write_task(self._options, iterator, self._options.application or query, int(batch))
 
 
@@ -127,7 +127,7 @@ def write_task(
                 return Message(*by_twin, skipped=True)
     again = Written(*map(sum, zip(*((1, len(one.key or b"") + len(one.value or b"")) for one in records), strict=True)))
     if again != done:
-        raise TableError(
+        raise UserError(
             f"batch {version} of {application} was written by task {task} with {done.rows} rows of {done.size} bytes, and "
             f"is now {again.rows} rows of {again.size} bytes: the query or its parallelism changed in the middle of a "
             "batch. Start it as it was once more, or with a new checkpoint"
@@ -151,7 +151,7 @@ def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[O
         partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
         for name, key, value, partition, given in zip(topics, keys, values, partitions, headers, strict=True):
             if name is None:
-                raise TableError("the topic of a row is null: set the option topic or fill the column")
+                raise UserError("the topic of a row is null: set the option topic or fill the column")
             pairs = [(one["key"], one["value"]) for one in given] if given else None
             yield Outgoing(name, key, value, pairs, -1 if partition is None else partition)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.model.user_error import UserError
 
-class RegistryStartError(Exception):
-    """Why the registry cannot start; one line."""
+
+class RegistryStartError(UserError):
+    """The registry cannot start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.model.user_error import UserError
 
-class StartupError(Exception):
+
+class StartupError(UserError):
     """The code that raises this error has changed nothing on disk."""

@@ -14,18 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.schema_judgement import Limits, NotLoaded, SchemaKey
+from ottla.client.errors import RegistryRefused, RegistryUnreachable
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.records import Record
-from ottla.registry.errors import RegistryError
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem, Validator
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_name, context_of, in_context
 from ottla.server.check_process import CheckProcess, SchemaText
 
 if TYPE_CHECKING:
-    from ottla.registry.client import RegistryClient
+    from ottla.client.schema_registry import RegistryClient
+
 
 log = get_logger(__name__)
 _FORGET_MISSING_S = 5.0
@@ -123,7 +124,7 @@ class RegistrySchemas:
     async def _load(self, key: SchemaKey) -> None:
         try:
             loaded = await asyncio.get_running_loop().run_in_executor(self._fetches, self._fetch, key)
-        except RegistryError as error:
+        except RegistryRefused as error:
             self._forget(key, f"its schema {key.id} is not in the registry: {error.message}")
         except SchemaProblem as error:
             self._forget(key, f"its schema {key.id} cannot be used: {error}")
@@ -145,13 +146,13 @@ class RegistrySchemas:
 
     def _call(self, *path: str, query: dict[str, str] | None = None) -> Any:
         """HTTP is imported with the first schema that is requested, so a node that checks nothing does not load it."""
-        from ottla.registry.client import RegistryClient, Unreachable
+        from ottla.client.schema_registry import RegistryClient
 
         if self._client is None:
             self._client = RegistryClient(self._url, timeout_s=self._timeout_s)
         try:
             return self._client.call("GET", *path, query=query)
-        except Unreachable as error:
+        except RegistryUnreachable as error:
             raise ConnectionError(str(error)) from error
 
     def _fetch(self, key: SchemaKey) -> _Loaded:

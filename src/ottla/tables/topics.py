@@ -17,6 +17,7 @@ from ottla.client.errors import AuthenticationFailed, BadSettings, ClientError, 
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -28,8 +29,8 @@ _LIST_OFFSETS_VERSION = 5
 _BACKOFF_S = 0.1
 
 
-class TableError(Exception):
-    """The problem of a read or a write and what to do, in one line."""
+class TableError(UserError):
+    """A topic cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True)

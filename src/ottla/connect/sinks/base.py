@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 DELETED = "_deleted"
 """A boolean column that upserting sinks understand: the row with this key goes."""
@@ -36,7 +36,7 @@ def need_extra(package: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        raise TableError(f"{package} is missing: pip install 'ottla[spark]'")
+        raise UserError(f"{package} is missing: pip install 'ottla[spark]'")
 
 
 def without_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from ottla.connect.config import absolute, flag, need, words
 from ottla.connect.connector import Sink
 from ottla.connect.sinks.base import TableSink, Work
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 
 class _TableSinkConnector(Sink):
@@ -35,7 +35,7 @@ class SqlSinkConnector(_TableSinkConnector):
 
         table = config.get("table.name.format", "${topic}")
         if "${topic}" in table and len(words(config, "topics")) > 1:
-            raise TableError(
+            raise UserError(
                 "one connector writes one table: name it with table.name.format, or give each topic its own"
             )
         if "${topic}" in table:  # a topic's dots are part of its name, those of the setting come behind a schema

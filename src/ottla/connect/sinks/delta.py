@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 
 class DeltaSink:
@@ -62,7 +62,7 @@ class DeltaSink:
             else:
                 self._merge(table, last_of_each(rows, self._keys), properties)
         except (DeltaError, OSError) as problem:
-            raise TableError(f"the Delta table {self.uri} was not written: {problem}") from problem
+            raise UserError(f"the Delta table {self.uri} was not written: {problem}") from problem
         return True
 
     def _check(self, there: pa.Schema, coming: pa.Schema) -> None:
@@ -73,7 +73,7 @@ class DeltaSink:
                 continue
             kind, mine = _kind(there.field(index).type), _kind(field.type)
             if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
-                raise TableError(
+                raise UserError(
                     f"the Delta table {self.uri} was not written: its column {field.name} is "
                     f"{there.field(index).type}, the rows have {field.type}; cast it, or write to a new table"
                 )
@@ -128,6 +128,6 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
     try:
         table = DeltaTable(uri, storage_options=storage_options)
     except TableNotFoundError:
-        raise TableError(f"there is no Delta table at {uri}") from None
+        raise UserError(f"there is no Delta table at {uri}") from None
     notes = next((entry for entry in table.history() if any(name.startswith("ottla.") for name in entry)), {})
     return table.to_pyarrow_table(), {name: str(value) for name, value in notes.items() if name.startswith("ottla.")}

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.sinks.base import Work, need_extra, of_known_types, without_deleted
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _PROPERTY = "ottla.version."
 
@@ -19,7 +19,7 @@ class IcebergSink:
 
         namespace, _, name = table.rpartition(".")
         if not namespace or not name:
-            raise TableError(f"an Iceberg table is NAMESPACE.NAME, not {table!r}")
+            raise UserError(f"an Iceberg table is NAMESPACE.NAME, not {table!r}")
         self._name = table
         self._catalog = SqlCatalog(
             "ottla", uri=catalog_uri, warehouse=f"file://{warehouse}" if "://" not in warehouse else warehouse
@@ -41,7 +41,7 @@ class IcebergSink:
                 change.append(kept, snapshot_properties=self._properties(work))
         except (ValueError, OSError, CommitFailedException, ResolveError, ValidationError) as problem:
             words = str(problem).splitlines()[0]
-            raise TableError(f"the Iceberg table {self._name} was not written: {words}") from problem
+            raise UserError(f"the Iceberg table {self._name} was not written: {words}") from problem
         return True
 
     @staticmethod

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.connect.sinks.base import Work, of_known_types, without_deleted
+from ottla.model.user_error import UserError
 from ottla.system.files import sync_all
-from ottla.tables.topics import TableError
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -53,7 +53,7 @@ class ParquetSink:
                 self._store.create_dir(folder, recursive=True)
                 self._write(part, f"{folder}/{name}")
         except (OSError, pa.ArrowException) as problem:
-            raise TableError(f"{self._root} was not written: {problem}") from problem
+            raise UserError(f"{self._root} was not written: {problem}") from problem
         return True
 
     def _write(self, part: pa.Table, path: str) -> None:

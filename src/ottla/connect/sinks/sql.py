@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ottla.connect.config import need
 from ottla.connect.sinks.base import Work, last_of_each, without_deleted
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 PROGRESS = "ottla_progress"
 _CREATE_PROGRESS = f"create table if not exists {PROGRESS} (application text primary key, version bigint not null)"
@@ -50,12 +50,12 @@ def connect_sql(uri: str) -> tuple[Any, str]:
 
             return postgresql.connect(uri), "postgresql"
     except ImportError as missing:
-        raise TableError(f"{missing.name} is missing: pip install 'ottla[spark]'") from missing
+        raise UserError(f"{missing.name} is missing: pip install 'ottla[spark]'") from missing
     except database_errors() as problem:
-        raise TableError(
+        raise UserError(
             f"the database {uri.rsplit('@', maxsplit=1)[-1]} cannot be opened: {first_line(problem)}"
         ) from problem
-    raise TableError(f"connection.url is sqlite:///FILE or postgresql://USER@HOST/NAME, not {uri!r}")
+    raise UserError(f"connection.url is sqlite:///FILE or postgresql://USER@HOST/NAME, not {uri!r}")
 
 
 def database_errors() -> tuple[type[Exception], ...]:
@@ -77,7 +77,7 @@ def table_parts(name: str) -> list[str]:
     parts = re.findall(r'"((?:[^"]|"")*)"(?:\.|$)|([^."][^.]*)(?:\.|$)', name)
     found = [plain or inside.replace('""', '"') for inside, plain in parts]
     if not found or not all(found):
-        raise TableError(f"{name!r} is no name of a table")
+        raise UserError(f"{name!r} is no name of a table")
     return found
 
 
@@ -117,9 +117,9 @@ class SqlSink:
         auto_evolve: bool = False,
     ) -> None:
         if insert_mode not in {"insert", "upsert"}:
-            raise TableError(f"insert.mode is insert or upsert, not {insert_mode!r}")
+            raise UserError(f"insert.mode is insert or upsert, not {insert_mode!r}")
         if insert_mode == "upsert" and not pk_fields:
-            raise TableError("insert.mode upsert needs pk.fields: the columns of the key")
+            raise UserError("insert.mode upsert needs pk.fields: the columns of the key")
         self._table = table
         self._quoted = quoted_table(table)
         self._auto_evolve = auto_evolve
@@ -146,7 +146,7 @@ class SqlSink:
                     pa.table({"a": [work.application], "v": pa.array([work.version], pa.int64())}),
                 )
         except database_errors() as problem:
-            raise TableError(f"the table {self._table} was not written: {first_line(problem)}") from problem
+            raise UserError(f"the table {self._table} was not written: {first_line(problem)}") from problem
         return True
 
     def reached(self, application: str) -> int | None:
@@ -156,7 +156,7 @@ class SqlSink:
                 cursor.execute(_PROGRESS_OF.format(self._mark(1)), (application,))
                 row = cursor.fetchone()
         except database_errors() as problem:
-            raise TableError(f"the progress of {application} cannot be read: {first_line(problem)}") from problem
+            raise UserError(f"the progress of {application} cannot be read: {first_line(problem)}") from problem
         return None if row is None else int(row[0])
 
     def close(self) -> None:

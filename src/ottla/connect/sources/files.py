@@ -16,7 +16,7 @@ from ottla.connect.config import need, number
 from ottla.connect.connector import Change, Place, Source
 from ottla.connect.sources.identity import HEAD_BYTES, both, head, identity
 from ottla.connect.sources.records import FORMATS, records
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _KEPT = 1000
 """Places of so many files are kept after the files are gone: they may come back."""
@@ -32,10 +32,10 @@ class FileSource(Source):
         self._format = config.get("format", "text")
         self._most = number(config, "batch.size", 5000)
         if self._format not in FORMATS:
-            raise TableError(f"format is one of {', '.join(FORMATS)}, not {self._format!r}")
+            raise UserError(f"format is one of {', '.join(FORMATS)}, not {self._format!r}")
         last = config.get("incomplete.line", "wait")
         if last not in {"wait", "take"}:
-            raise TableError(f"incomplete.line is wait or take, not {last!r}")
+            raise UserError(f"incomplete.line is wait or take, not {last!r}")
         self._take_last = last == "take"
         self._open: tuple[str, Iterator[tuple[Any, int]], int] | None = None
         """The file in whose middle the last poll ended."""
@@ -54,7 +54,7 @@ class FileSource(Source):
             except FileNotFoundError:
                 continue  # it went between the listing and now
             except OSError as problem:
-                raise TableError(f"{path} cannot be read: {problem.strerror or problem}") from problem
+                raise UserError(f"{path} cannot be read: {problem.strerror or problem}") from problem
         if found:
             found[-1].place = places
         return found

@@ -10,8 +10,8 @@ import csv
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from ottla.model.user_error import UserError
 from ottla.payloads.json_text import read_json
-from ottla.tables.topics import TableError
 
 FORMATS = ("text", "json", "csv", "parquet")
 _FOOTER = b"PAR1"
@@ -119,13 +119,13 @@ def _parquet_rows(path: str, begin: int) -> Iterator[tuple[Any, int]]:
                         first += batch.num_rows
                 first = after
     except pa.ArrowException as problem:
-        raise TableError(f"{path} is no Parquet file: {str(problem).splitlines()[0]}") from problem
+        raise UserError(f"{path} is no Parquet file: {str(problem).splitlines()[0]}") from problem
 
 
 def _has_footer(path: str) -> bool:
     with open(path, "rb") as file:
         if file.read(len(_FOOTER)) not in {_FOOTER, b""}:
-            raise TableError(f"{path} is no Parquet file: it does not begin as one")
+            raise UserError(f"{path} is no Parquet file: it does not begin as one")
         file.seek(0, 2)
         if file.tell() < 3 * len(_FOOTER):
             return False

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.sinks.sql import connect_sql, database_errors, first_line, quoted, quoted_table
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 _TYPE_OF = (
     "select format_type(atttypid, -1) from pg_attribute where attrelid = $1::text::regclass and attname = $2::text"
@@ -27,7 +27,7 @@ def read_table(uri: str, table: str) -> pa.Table:
             cursor.execute(f"select * from {quoted_table(table)}")  # noqa: S608 - a quoted name
             return cursor.fetch_arrow_table()
     except database_errors() as problem:
-        raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
+        raise UserError(f"the table {table} cannot be read: {first_line(problem)}") from problem
     finally:
         connection.close()
 
@@ -44,14 +44,14 @@ def read_after(
 ) -> tuple[pa.Table, dict[str, Any]]:
     """The next rows behind `after`, and the place behind them."""
     if mode not in MODES:
-        raise TableError(f"mode is one of {', '.join(MODES)}, not {mode!r}")
+        raise UserError(f"mode is one of {', '.join(MODES)}, not {mode!r}")
     if mode == "bulk":
         return read_table(uri, table), {}
     columns = [
         name for name, used in ((timestamp, "timestamp" in mode), (incrementing, "incrementing" in mode)) if used
     ]
     if None in columns:
-        raise TableError(f"mode {mode} needs incrementing.column.name or timestamp.column.name")
+        raise UserError(f"mode {mode} needs incrementing.column.name or timestamp.column.name")
     names = [str(name) for name in columns]
     connection, dialect = connect_sql(uri)
     try:
@@ -65,7 +65,7 @@ def read_after(
             if mode == "timestamp" and rows.num_rows == limit:
                 rows = _whole_times(cursor, table, names[0], rows, marks[0])
     except database_errors() as problem:
-        raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
+        raise UserError(f"the table {table} cannot be read: {first_line(problem)}") from problem
     finally:
         connection.close()
     if rows.num_rows == 0:
@@ -96,7 +96,7 @@ def _marks(cursor: Any, table: str, names: list[str], dialect: str) -> list[str]
         cursor.execute(_TYPE_OF, (quoted_table(table), name))
         row = cursor.fetchone()
         if row is None:
-            raise TableError(f"the table {table} has no column {name}")
+            raise UserError(f"the table {table} has no column {name}")
         found.append(f"cast(${number + 1}::text as {row[0]})")
     return found
 

@@ -8,7 +8,7 @@ from ottla.connect.config import need, number, words
 from ottla.connect.connector import Change, Place, Source
 from ottla.connect.sinks.sql import connection_url, table_parts
 from ottla.connect.sources.sql import MODES, read_after
-from ottla.tables.topics import TableError
+from ottla.model.user_error import UserError
 
 
 class SqlSource(Source):
@@ -20,7 +20,7 @@ class SqlSource(Source):
         self._prefix = config.get("topic.prefix", "")
         self._most = number(config, "batch.max.rows", 5000)
         if self._mode not in MODES:
-            raise TableError(f"mode is one of {', '.join(MODES)}, not {self._mode!r}")
+            raise UserError(f"mode is one of {', '.join(MODES)}, not {self._mode!r}")
 
     def poll(self, after: Place | None) -> Sequence[Change]:
         places: Place = dict(after or {})

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.protobuf import decode_protobuf
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.console.settings import MAX_SHOWN_BYTES
 from ottla.payloads.avro import AvroReader
 from ottla.payloads.confluent import is_framed, unframed
@@ -39,7 +39,7 @@ class Decoded:
 
 
 class Decoder:
-    def __init__(self, registry: Registry, how: str = "auto") -> None:
+    def __init__(self, registry: ConsoleRegistry, how: str = "auto") -> None:
         if how not in FORMATS:
             raise ConsoleError(f"unknown format {how!r}; one of {', '.join(FORMATS)}")
         self._registry = registry
@@ -103,7 +103,7 @@ _BAD_DATA = (
 )  # fmt: skip
 
 
-def _avro(_registry: Registry, _schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
+def _avro(_registry: ConsoleRegistry, _schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
     reader = schema.get("reader")
     if reader is None:
         dependencies = [json.loads(text) for text in schema["resolved"].values()]
@@ -112,12 +112,12 @@ def _avro(_registry: Registry, _schema_id: int, schema: dict[str, Any], data: by
     return Decoded("avro", pretty(tree), tree, "")
 
 
-def _json_schema(_registry: Registry, _schema_id: int, _schema: dict[str, Any], data: bytes) -> Decoded:
+def _json_schema(_registry: ConsoleRegistry, _schema_id: int, _schema: dict[str, Any], data: bytes) -> Decoded:
     tree = read_json(data)
     return Decoded("json-schema", pretty(tree), tree)
 
 
-def _protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
+def _protobuf(registry: ConsoleRegistry, schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
     tree = decode_protobuf(registry, schema_id, schema, data)
     return Decoded("protobuf", pretty(tree), tree)
 

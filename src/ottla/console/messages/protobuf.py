@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.console.errors import ConsoleError
-from ottla.console.registry_client import Registry
+from ottla.console.registry_client import ConsoleRegistry
 from ottla.payloads.confluent import message_indexes
 
 
-def decode_protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], data: bytes) -> Any:
+def decode_protobuf(registry: ConsoleRegistry, schema_id: int, schema: dict[str, Any], data: bytes) -> Any:
     from google.protobuf import json_format, message
 
     indexes, start = message_indexes(data)
@@ -28,7 +28,7 @@ def decode_protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], 
 class _Messages:
     """The message classes of one schema; references become files of the same pool."""
 
-    def __init__(self, registry: Registry, schema_id: int, schema: dict[str, Any]) -> None:
+    def __init__(self, registry: ConsoleRegistry, schema_id: int, schema: dict[str, Any]) -> None:
         from google.protobuf import descriptor_pb2, descriptor_pool
         from google.protobuf import any_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2  # fmt: skip # isort: skip
 
@@ -38,7 +38,7 @@ class _Messages:
         self._add_references(registry, schema.get("references") or [], set())
         self._file = self._add(registry.serialized(schema_id), f"schema-{schema_id}.proto")
 
-    def _add_references(self, registry: Registry, references: list[dict[str, Any]], seen: set[str]) -> None:
+    def _add_references(self, registry: ConsoleRegistry, references: list[dict[str, Any]], seen: set[str]) -> None:
         for reference in references:
             name = str(reference["name"])
             if name in seen or name.startswith("google/protobuf/"):

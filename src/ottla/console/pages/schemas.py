@@ -28,7 +28,7 @@ async def show(request: Request) -> Response:
     try:
         found = await site.gateway.in_thread(site.registry.subjects)
         subjects = [subject for subject in found if site.user.rights.sees(SUBJECT, subject)]
-        level = (await site.gateway.in_thread(lambda: site.registry.call("GET", "/config")))["compatibilityLevel"]
+        level = (await site.gateway.in_thread(lambda: site.registry.call("GET", "config")))["compatibilityLevel"]
     except ConsoleError as error:
         reason = error.message
     return page_response(
@@ -48,7 +48,7 @@ async def one(request: Request) -> Response:
         older = [version for version in versions if version < shown["version"]]
         before = site.registry.version(subject, against or older[-1]) if older or against else None
         try:
-            level = site.registry.call("GET", f"/config/{path_part(subject)}?defaultToGlobal=true")[
+            level = site.registry.call("GET", "config", subject, query={"defaultToGlobal": "true"})[
                 "compatibilityLevel"
             ]
         except ConsoleError:
@@ -91,12 +91,13 @@ async def check(request: Request) -> Response:
     given = await form(request)
     site, subject = site_of(request), request.path_params["subject"]
     body: dict[str, Any] = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}
-    where = path_part(subject)
     if text(given, "register") == "yes":
-        made = await site.gateway.in_thread(lambda: site.registry.call("POST", f"/subjects/{where}/versions", body))
-        return back(f"/schemas/{where}", f"Registered with id {made['id']}.")
+        schema_id = await site.gateway.in_thread(lambda: site.registry.register(subject, body))
+        return back(f"/schemas/{path_part(subject)}", f"Registered with id {schema_id}.")
     answer = await site.gateway.in_thread(
-        lambda: site.registry.call("POST", f"/compatibility/subjects/{where}/versions/latest?verbose=true", body)
+        lambda: site.registry.call(
+            "POST", "compatibility", "subjects", subject, "versions", "latest", body=body, query={"verbose": "true"}
+        )
     )
     return page_response(
         request,
@@ -116,10 +117,8 @@ async def create(request: Request) -> Response:
     if not subject:
         raise ConsoleError("A schema needs a subject, such as orders-value.")
     body = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}
-    made = await site.gateway.in_thread(
-        lambda: site.registry.call("POST", f"/subjects/{path_part(subject)}/versions", body)
-    )
-    return back(f"/schemas/{path_part(subject)}", f"Registered with id {made['id']}.")
+    schema_id = await site.gateway.in_thread(lambda: site.registry.register(subject, body))
+    return back(f"/schemas/{path_part(subject)}", f"Registered with id {schema_id}.")
 
 
 async def set_level(request: Request) -> Response:
@@ -127,9 +126,7 @@ async def set_level(request: Request) -> Response:
     site, subject, level = site_of(request), request.path_params["subject"], text(given, "level")
     if level not in LEVELS:
         raise ConsoleError(f"{level!r} is no compatibility level")
-    await site.gateway.in_thread(
-        lambda: site.registry.call("PUT", f"/config/{path_part(subject)}", {"compatibility": level})
-    )
+    await site.gateway.in_thread(lambda: site.registry.call("PUT", "config", subject, body={"compatibility": level}))
     return back(f"/schemas/{path_part(subject)}", f"New versions must be {level}.")
 
 
@@ -138,7 +135,7 @@ async def delete(request: Request) -> Response:
     site, subject = site_of(request), request.path_params["subject"]
     if text(given, "confirm") != subject:
         raise ConsoleError(f"To be safe, write the subject's name, {subject}, and try again. Nothing was changed.")
-    await site.gateway.in_thread(lambda: site.registry.call("DELETE", f"/subjects/{path_part(subject)}"))
+    await site.gateway.in_thread(lambda: site.registry.call("DELETE", "subjects", subject))
     return back("/schemas", f"{subject} is deleted; the registry can still restore it.")
 
 
