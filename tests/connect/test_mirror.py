@@ -19,7 +19,7 @@ from ottla.connect.topic_settings import TopicSettings
 from ottla.connect.worker import run_connector
 from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
-from ottla.tables.topics import Cluster, settings_from
+from ottla.tables.topics import TopicMetadata, settings_from
 from ottla.testing import Broker
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.committed import await_decided
@@ -87,7 +87,7 @@ def test_a_cluster_as_source(here, there, request):
     write(there, orders, range(200, 230))
     assert run_connector(config, here, once=True) == 30
     assert records(here, f"{name}.{orders}") == records(there, orders)
-    with Cluster(settings_from(here)) as cluster:
+    with TopicMetadata(settings_from(here)) as cluster:
         assert cluster.topics_like(f"{name}.*") == [f"{name}.{orders}"]
         assert len(cluster.partitions([f"{name}.{orders}"])) == 3
 
@@ -199,7 +199,7 @@ def test_a_mirrored_topic_has_the_settings_and_partitions_of_its_source(here, th
 
     copied = {"cleanup.policy": "compact", "retention.ms": "123456", "segment.bytes": "1048576"}
     mirrored(copied)  # not what MirrorMaker leaves out if nothing is said
-    with Cluster(settings_from(far)) as cluster:
+    with TopicMetadata(settings_from(far)) as cluster:
         assert len(cluster.partitions([f"w.{topic}"])) == 5
     # What is changed, set or taken back there follows; what was set here and is excluded stays.
     change_settings(near, topic, retention_ms=None, segment_bytes="2097152", max_message_bytes="2000000")

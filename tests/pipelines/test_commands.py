@@ -253,7 +253,7 @@ RECORDED = """An exception was raised by the Python Proxy. Return Message: Trace
 Identifier: [id = 369a35b0-ecf8-461c-9ab7-21e4f137ed4a, runId = 862afd04-f337-4f1d-a3f9-7a8993000017]
 Current Committed Offsets: {{}}
 """
-"""A failed batch of pyspark 4.1, as the query's exception shows it."""
+"""A failed batch of pyspark 4.3, as the query's exception shows it."""
 
 
 @pytest.mark.parametrize(

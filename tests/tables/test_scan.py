@@ -21,7 +21,7 @@ from ottla.tables import segments, slices
 from ottla.tables.decode import SCHEMA
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.segments import bounds, scan_range
-from ottla.tables.topics import READ_COMMITTED, Cluster, TableError, settings_from
+from ottla.tables.topics import READ_COMMITTED, TableError, TopicMetadata, settings_from
 from tests.interop.ottla_server import OttlaServer
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -97,7 +97,7 @@ def test_files_and_wire_give_the_same_rows(server, codec, monkeypatch):
     rows = []
     for isolation in (0, READ_COMMITTED):
         first, end = bounds(path, partition, isolation)
-        with Cluster(settings) as cluster:
+        with TopicMetadata(settings) as cluster:
             assert cluster.offsets({partition: LATEST}, isolation_level=isolation) == {partition: end}
         ranges = [(first, end), *(tuple(sorted(draw.sample(range(first, end + 1), 2))) for _ in range(8))]
         for start, stop in ranges:

@@ -32,6 +32,8 @@ _AGAIN = frozenset({
     ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT,
 })  # fmt: skip
 _CONNECT_SECONDS = 10.0
+_LEAST_CONNECT_SECONDS = 1.0
+"""An address that does not answer leaves this much of the time to each of the others."""
 
 
 class Cluster:
@@ -129,14 +131,17 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- connections
 
     def any(self, deadline: float) -> Connection:
-        """A connection that is open, else one to the first address that takes it."""
-        if self._connections:
-            return next(iter(self._connections.values()))
+        """An open connection, otherwise a new connection to the first address that answers."""
+        for connection in self._connections.values():
+            if not connection.closed:
+                return connection
         failures: list[ClientError] = []
-        for address in (*self.settings.bootstrap, *self._brokers.values()):
+        addresses = (*self.settings.bootstrap, *self._brokers.values())
+        share = max(_LEAST_CONNECT_SECONDS, (deadline - time.monotonic()) / len(addresses))
+        for address in addresses:
             try:
-                return self._open(address, deadline)
-            except ConnectionFailed as reason:
+                return self._open(address, min(deadline, time.monotonic() + share))
+            except (ConnectionFailed, CallTimeout) as reason:
                 failures.append(reason)
         raise failures[0]
 
@@ -148,7 +153,7 @@ class Cluster:
         return self._open(self._brokers[node_id], deadline)
 
     def _open(self, address: Address, deadline: float) -> Connection:
-        if address not in self._connections:
+        if address not in self._connections or self._connections[address].closed:
             limit = min(deadline, time.monotonic() + _CONNECT_SECONDS)
             self._connections[address] = Connection(*address, self.settings, limit)
         return self._connections[address]

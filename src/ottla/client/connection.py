@@ -9,6 +9,9 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ottla.client.errors import AuthenticationFailed, CallTimeout, ConnectionFailed, UnsupportedVersion
@@ -21,7 +24,8 @@ from ottla.protocol.generated.index import APIS
 from ottla.protocol.primitives import DecodeError, Message, skip_tags
 
 Answer = TypeVar("Answer", bound=Message)
-_MAX_ANSWER_BYTES = 512 * 1024 * 1024
+_MAX_ANSWER_BYTES = 1 << 30
+_FIRST_BYTES = 64 << 10
 
 
 class Connection:
@@ -29,6 +33,8 @@ class Connection:
         self.host, self.port = host, port
         self._settings = settings
         self._correlation_id = 0
+        self._unanswered: deque[int] = deque()
+        """Correlation ids of the requests whose responses are still to come."""
         self._versions: dict[int, tuple[int, int]] = {}
         self.features = ApiVersionsResponse()
         self._socket: socket.socket = self._connect(deadline)
@@ -60,22 +66,45 @@ class Connection:
             version = self.usable_version(request.API_KEY)
             if version is None:
                 raise UnsupportedVersion(f"The node does not support {ApiKey(request.API_KEY).name}")
+        self.send(request, version, deadline)
+        return self._decoded(bytes(self._frame(deadline)), answer, version, request.API_KEY)
+
+    def send(self, request: Message, version: int, deadline: float) -> None:
+        """Send only. A caller that keeps a request ahead reads the responses with `receive`, in order."""
         self._correlation_id += 1
+        self._unanswered.append(self._correlation_id)
         pieces = encode_request(request, version, self._correlation_id, self._settings.client_id)
-        body = self._exchange(b"".join(pieces), deadline)
+        with self._closing_on_errors():
+            self._socket.settimeout(_left(deadline))
+            self._socket.sendall(b"".join(pieces))
+
+    def receive(self, answer: type[Answer], version: int, deadline: float) -> Answer:
+        """The response to the oldest request of `send`. Its bytes fields are views of one buffer: nothing is copied."""
+        return self._decoded(self._frame(deadline), answer, version, answer.API_KEY)
+
+    def enlarge_receive_buffer(self, size: int) -> None:
+        """For long reads: the socket's buffer in the kernel."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
+    @property
+    def closed(self) -> bool:
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _decoded(self, body: bytes | memoryview, answer: type[Answer], version: int, api_key: int) -> Answer:
+        expected = self._unanswered.popleft()
         try:
             (correlation_id,) = struct.unpack_from(">i", body)
-            if correlation_id != self._correlation_id:
-                raise DecodeError(f"answer {correlation_id} to request {self._correlation_id}")
-            position = skip_tags(body, 4) if response_header_version(request.API_KEY, version) else 4
+            if correlation_id != expected:
+                raise DecodeError(f"answer {correlation_id} to request {expected}")
+            position = skip_tags(body, 4) if response_header_version(api_key, version) else 4
             decoded, _ = answer.decode(body, position, version)
         except (DecodeError, struct.error, IndexError) as reason:
             self.close()
             raise ConnectionFailed(f"{self.host}:{self.port} answered what is no Kafka response: {reason}") from reason
         return decoded
-
-    def close(self) -> None:
-        self._socket.close()
 
     def _connect(self, deadline: float) -> socket.socket:
         where = f"{self.host}:{self.port}"
@@ -134,14 +163,17 @@ class Connection:
             except StopIteration:
                 return
 
-    def _exchange(self, frame: bytes, deadline: float) -> bytes:
-        try:
-            self._socket.settimeout(_left(deadline))
-            self._socket.sendall(frame)
-            (size,) = struct.unpack(">i", self._read(4, deadline))
+    def _frame(self, deadline: float) -> memoryview:
+        with self._closing_on_errors():
+            (size,) = struct.unpack(">i", self._exactly(4, deadline))
             if not 4 <= size <= _MAX_ANSWER_BYTES:
                 raise ConnectionFailed(f"{self.host}:{self.port} does not speak Kafka's protocol here")
-            return self._read(size, deadline)
+            return self._exactly(size, deadline)
+
+    @contextmanager
+    def _closing_on_errors(self) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError as reason:
             self.close()
             raise CallTimeout(f"{self.host}:{self.port} did not answer in time") from reason
@@ -158,15 +190,25 @@ class Connection:
             self.close()
             raise
 
-    def _read(self, size: int, deadline: float) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
+    def _exactly(self, size: int, deadline: float) -> memoryview:
+        """A large buffer is made after its first bytes are there: a server of another protocol names sizes at random."""
+        first = memoryview(bytearray(min(size, _FIRST_BYTES)))
+        self._fill(first, deadline)
+        if len(first) == size:
+            return first
+        buffer = memoryview(bytearray(size))
+        buffer[: len(first)] = first
+        self._fill(buffer[len(first) :], deadline)
+        return buffer
+
+    def _fill(self, buffer: memoryview, deadline: float) -> None:
+        filled = 0
+        while filled < len(buffer):
             self._socket.settimeout(_left(deadline))
-            got = self._socket.recv(min(size - len(parts), 1 << 20))
-            if not got:
+            count = self._socket.recv_into(buffer[filled:])
+            if not count:
                 raise ConnectionFailed(f"{self.host}:{self.port} closed the connection")
-            parts += got
-        return bytes(parts)
+            filled += count
 
 
 def _left(deadline: float) -> float:

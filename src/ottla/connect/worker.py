@@ -28,7 +28,7 @@ from ottla.model.user_error import UserError
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.query import topic_table
-from ottla.tables.topics import READ_COMMITTED, Cluster, check_reachable, settings_from
+from ottla.tables.topics import READ_COMMITTED, TopicMetadata, check_reachable, settings_from
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.5
@@ -185,14 +185,14 @@ class _SinkRun:
         offsets: Any = Consumer(consumer_settings(self._client, f"connect-{self._name}"))
         count = 0
         try:
-            with Cluster(self._settings) as cluster:
-                positions = self._begin(cluster, offsets)
+            with TopicMetadata(self._settings) as metadata:
+                positions = self._begin(metadata, offsets)
                 looked_at = time.monotonic()
                 while not stopping():
                     if time.monotonic() - looked_at > self._refresh_s:  # partitions and topics may have come
-                        positions = self._begin(cluster, offsets) | positions
+                        positions = self._begin(metadata, offsets) | positions
                         looked_at = time.monotonic()
-                    ends = cluster.offsets(dict.fromkeys(positions, LATEST), isolation_level=READ_COMMITTED)
+                    ends = metadata.offsets(dict.fromkeys(positions, LATEST), isolation_level=READ_COMMITTED)
                     moved = 0
                     progress(count, _waiting(ends, positions))
                     for partition in positions:
@@ -212,13 +212,13 @@ class _SinkRun:
             offsets.close()
         return count
 
-    def _begin(self, cluster: Cluster, offsets: Any) -> dict[TopicPartition, int]:
+    def _begin(self, metadata: TopicMetadata, offsets: Any) -> dict[TopicPartition, int]:
         from confluent_kafka import TopicPartition as Place_
 
-        topics = cluster.topics_like(self._regex) if self._regex else self._topics
-        partitions = sorted(cluster.partitions(topics)) if topics else []
+        topics = metadata.topics_like(self._regex) if self._regex else self._topics
+        partitions = sorted(metadata.partitions(topics)) if topics else []
         self._counts = Counter(partition.topic for partition in partitions)
-        first = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+        first = metadata.offsets(dict.fromkeys(partitions, EARLIEST))
         committed = call(offsets.committed, [Place_(*one) for one in partitions], _TIMEOUT_S)
         found = {}
         for partition, kept in zip(partitions, committed, strict=True):

@@ -13,7 +13,7 @@ from ottla.pipelines.options import Bounds, ReadOptions
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables import segments
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import Cluster, settings_from
+from ottla.tables.topics import TopicMetadata, settings_from
 
 
 class Log(Protocol):
@@ -38,36 +38,36 @@ class WireLog:
     def __init__(self, options: ReadOptions) -> None:
         self._isolation_level = options.isolation_level
         self._settings = settings_from(options.client)
-        self._cluster = Cluster(self._settings)
+        self._metadata = TopicMetadata(self._settings)
 
     def partitions(self, options: ReadOptions) -> list[TopicPartition]:
         if options.assign:
-            there = self._cluster.partitions({partition.topic for partition in options.assign})
+            there = self._metadata.partitions({partition.topic for partition in options.assign})
             for partition in options.assign:
                 if partition not in there:
                     raise UserError(f"{partition} does not exist: the topic has fewer partitions")
             return sorted(options.assign)
         topics = options.subscribe
         if options.subscribe_pattern is not None:
-            topics = tuple(self._cluster.topics_like(options.subscribe_pattern))
-        return sorted(self._cluster.partitions(topics)) if topics else []
+            topics = tuple(self._metadata.topics_like(options.subscribe_pattern))
+        return sorted(self._metadata.partitions(topics)) if topics else []
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds:
-        found = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+        found = self._metadata.offsets(dict.fromkeys(partitions, EARLIEST))
         return {partition: offset or 0 for partition, offset in found.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Bounds:
-        found = self._cluster.offsets(dict.fromkeys(partitions, LATEST), isolation_level=self._isolation_level)
+        found = self._metadata.offsets(dict.fromkeys(partitions, LATEST), isolation_level=self._isolation_level)
         return {partition: offset or 0 for partition, offset in found.items()}
 
     def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return self._cluster.offsets(wanted, isolation_level=self._isolation_level)
+        return self._metadata.offsets(wanted, isolation_level=self._isolation_level)
 
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
         return read_range(self._settings, plan)
 
     def close(self) -> None:
-        self._cluster.close()
+        self._metadata.close()
 
 
 class DirectoryLog:

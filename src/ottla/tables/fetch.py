@@ -7,8 +7,6 @@ nothing is yielded twice. Deleted offsets are an error unless `fail_on_data_loss
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,23 +14,21 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from ottla.client.connection import Connection
-from ottla.client.errors import ClientError, ConnectionFailed
+from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.protocol.api import encode_request, response_header_version
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.fetch_response import AbortedTransaction, FetchResponse, PartitionData
-from ottla.protocol.primitives import DecodeError, skip_tags
 from ottla.protocol.records import BatchHeader, ControlType, crc_matches, iterate_batches, iterate_records
 from ottla.protocol.records_build import parse_control_key
 from ottla.tables.decode import Chunk, decode_chunk
-from ottla.tables.topics import READ_COMMITTED, Cluster, TableError
+from ottla.tables.topics import READ_COMMITTED, TableError, TopicMetadata
 
 CHUNK_BYTES = 16 << 20
 """Unpacked bytes that are decoded together, plus at most one batch."""
 _FETCH_VERSION = 12
-_MAX_FRAME = 1 << 30
+_RECEIVE_BUFFER_BYTES = 4 << 20
 _BACKOFF_S = 0.1
 
 
@@ -90,7 +86,6 @@ class _Stream:
         self.position = plan.start
         """Everything before it was given out."""
         self._connection: Connection | None = None
-        self._correlation_id = 0
 
     def close(self) -> None:
         if self._connection is not None:
@@ -98,16 +93,16 @@ class _Stream:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         plan = self._plan
-        self._connection = self._leader()
-        self._send(self.position)
+        connection = self._connection = self._leader()
+        self._send(connection, self.position)
         progress = time.monotonic()
         while True:
-            answer = self._receive()
+            answer = self._receive(connection)
             if answer.error_code:
                 self._moved(answer)
                 if self.position >= plan.end:
                     return
-                self._send(self.position)
+                self._send(connection, self.position)
                 continue
             records = memoryview(answer.records) if answer.records is not None else memoryview(b"")
             following, batches = self._sorted(answer, records)
@@ -120,7 +115,7 @@ class _Stream:
                 self.position = plan.end
                 return
             if following < plan.end:
-                self._send(following)
+                self._send(connection, following)
             for chunk in _chunks(records, batches):
                 last = chunk.headers[-1].next_offset
                 batch = decode_chunk(
@@ -160,8 +155,8 @@ class _Stream:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             start = answer.log_start_offset
             if start <= self.position:
-                with Cluster(self._settings) as cluster:
-                    start = cluster.offsets({plan.topic_partition: -2})[plan.topic_partition] or 0
+                with TopicMetadata(self._settings) as metadata:
+                    start = metadata.offsets({plan.topic_partition: -2})[plan.topic_partition] or 0
             self._lost(f"offset {self.position} is gone: the log starts at {start}")
             self.position = plan.end if start <= self.position else min(start, plan.end)
             return
@@ -178,8 +173,8 @@ class _Stream:
 
     def _leader(self) -> Connection:
         partition = self._plan.topic_partition
-        with Cluster(self._settings, self._plan.timeout_s) as cluster:
-            leaders = cluster.partitions([partition.topic])
+        with TopicMetadata(self._settings, self._plan.timeout_s) as metadata:
+            leaders = metadata.partitions([partition.topic])
         if partition not in leaders:
             raise TableError(f"{partition} does not exist: the topic has {len(leaders)} partitions")
         leader = leaders[partition]
@@ -187,56 +182,29 @@ class _Stream:
             raise _TryAgain(f"{partition} has no leader")
         deadline = time.monotonic() + self._plan.timeout_s
         connection = Connection(leader.host, leader.port, self._settings, deadline)
-        connection._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        connection.enlarge_receive_buffer(_RECEIVE_BUFFER_BYTES)
         return connection
 
-    def _send(self, offset: int) -> None:
+    def _send(self, connection: Connection, offset: int) -> None:
         plan = self._plan
-        wanted = FetchPartition(partition=plan.partition, fetch_offset=offset, partition_max_bytes=plan.fetch_bytes)
+        partition = FetchPartition(partition=plan.partition, fetch_offset=offset, partition_max_bytes=plan.fetch_bytes)
         request = FetchRequest(
             max_wait_ms=500,
             min_bytes=1,
             max_bytes=plan.fetch_bytes,
             isolation_level=plan.isolation_level,
-            topics=[FetchTopic(topic=plan.topic, partitions=[wanted])],
+            topics=[FetchTopic(topic=plan.topic, partitions=[partition])],
         )
-        self._correlation_id += 1
-        frame = b"".join(encode_request(request, _FETCH_VERSION, self._correlation_id, self._settings.client_id))
-        self._open.sendall(frame)
+        connection.send(request, _FETCH_VERSION, time.monotonic() + plan.timeout_s)
 
-    @property
-    def _open(self) -> socket.socket:
-        if self._connection is None:
-            raise ConnectionFailed("the connection is closed")
-        return self._connection._socket
-
-    def _receive(self) -> PartitionData:
-        self._open.settimeout(self._plan.timeout_s)
-        (size,) = struct.unpack(">i", self._exactly(4))
-        if not 4 <= size <= _MAX_FRAME:
-            raise ConnectionFailed(f"an answer of {size} bytes")
-        body = self._exactly(size)
-        try:
-            position = skip_tags(body, 4) if response_header_version(1, _FETCH_VERSION) else 4
-            answer, _ = FetchResponse.decode(body, position, _FETCH_VERSION)
-        except DecodeError as reason:
-            raise ConnectionFailed(f"an answer that is no Fetch response: {reason}") from reason
+    def _receive(self, connection: Connection) -> PartitionData:
+        answer = connection.receive(FetchResponse, _FETCH_VERSION, time.monotonic() + self._plan.timeout_s)
         if answer.error_code:
             raise _TryAgain(ErrorCode(answer.error_code).message)
         for topic in answer.responses:
-            for one in topic.partitions:
-                return one
+            for partition in topic.partitions:
+                return partition
         raise _TryAgain("the answer has no partition")
-
-    def _exactly(self, size: int) -> memoryview:
-        buffer = memoryview(bytearray(size))
-        filled = 0
-        while filled < size:
-            got = self._open.recv_into(buffer[filled:])
-            if not got:
-                raise ConnectionFailed("the broker closed the connection")
-            filled += got
-        return buffer
 
 
 def _chunks(records: memoryview, batches: list[tuple[int, BatchHeader]]) -> Iterator[Chunk]:

@@ -19,7 +19,7 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.decode import concatenated
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import READ_COMMITTED, Cluster, TableError, settings_from
+from ottla.tables.topics import READ_COMMITTED, TableError, TopicMetadata, settings_from
 
 _CREATE = (
     "create table {} as select try(decode(key)) as key, try(decode(value)) as value, "
@@ -50,10 +50,10 @@ def topic_at(
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
     """The table, and for each partition the offset where it ends."""
     settings = settings_from(client)
-    with Cluster(settings) as cluster:
-        partitions = sorted(cluster.partitions([topic]))
-        first = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
-        last = cluster.offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
+    with TopicMetadata(settings) as metadata:
+        partitions = sorted(metadata.partitions([topic]))
+        first = metadata.offsets(dict.fromkeys(partitions, EARLIEST))
+        last = metadata.offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
     batches: list[pa.RecordBatch] = []
     ends: dict[TopicPartition, int] = {}
     for partition in partitions:
@@ -118,8 +118,8 @@ def run_sql(
             database.register(name, rows)
         there = set[str]()
         if names:
-            with Cluster(settings_from(client)) as cluster:
-                there = {topic for topic in cluster.topics_like(".*") if visible is None or visible(topic)}
+            with TopicMetadata(settings_from(client)) as metadata:
+                there = {topic for topic in metadata.topics_like(".*") if visible is None or visible(topic)}
         for name in names:
             if name not in there:
                 close = sorted(topic for topic in there if topic.startswith(name[:3]))[:5]

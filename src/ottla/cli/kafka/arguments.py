@@ -65,7 +65,7 @@ class ToolParser(argparse.ArgumentParser):
             self.missing.insert(0, f"the following arguments are required: {'/'.join(missing[-1].option_strings)}")
             return given, unknown
         for group in groups:
-            members = group._group_actions
+            members = group._group_actions  # noqa: SLF001 - argparse lists the options of a group nowhere else
             if all(getattr(given, one.dest, one.default) == one.default for one in members):
                 names = " ".join("/".join(one.option_strings) for one in members)
                 self.missing.insert(0, f"one of the arguments {names} is required")

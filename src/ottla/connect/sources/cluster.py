@@ -19,7 +19,7 @@ from ottla.connect.topic_settings import TopicSettings
 from ottla.model.ids import TopicPartition
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import READ_COMMITTED, Cluster, settings_from
+from ottla.tables.topics import READ_COMMITTED, TopicMetadata, settings_from
 
 OFFSET_HEADERS = ("__mirror.topic", "__mirror.partition", "__mirror.offset")
 """Where a record came from, with `offset.headers.enabled`."""
@@ -41,7 +41,7 @@ class ClusterSource(Source):
         self._most = number(config, "batch.max.rows", 5000)
         self._refresh_s = number(config, "refresh.topics.interval.seconds", 600)
         self._with_offsets = flag(config, "offset.headers.enabled", default=False)
-        self._cluster = Cluster(self._settings)
+        self._metadata = TopicMetadata(self._settings)
         self._target: Mapping[str, str] = {}
         self._partitions: list[TopicPartition] = []
         self._looked_at: float | None = None
@@ -57,8 +57,8 @@ class ClusterSource(Source):
         if not self._partitions:
             return []
         places: Place = dict(after or {})
-        first = self._cluster.offsets(dict.fromkeys(self._partitions, EARLIEST))
-        ends = self._cluster.offsets(dict.fromkeys(self._partitions, LATEST), isolation_level=READ_COMMITTED)
+        first = self._metadata.offsets(dict.fromkeys(self._partitions, EARLIEST))
+        ends = self._metadata.offsets(dict.fromkeys(self._partitions, LATEST), isolation_level=READ_COMMITTED)
         found: list[Change] = []
         for partition in self._partitions:
             begin = max(int(places.get(str(partition), 0)), self._passed.get(partition, 0), first[partition] or 0)
@@ -73,7 +73,7 @@ class ClusterSource(Source):
         return found
 
     def close(self) -> None:
-        self._cluster.close()
+        self._metadata.close()
 
     def _look(self) -> None:
         """Which topics there are; new ones are made here before their first record, and settings follow those there."""
@@ -84,8 +84,8 @@ class ClusterSource(Source):
     def _look_for_topics(self) -> None:
         if self._looked_at is not None and time.monotonic() - self._looked_at < self._refresh_s:
             return
-        chosen = self._topics.chosen(self._cluster.topics_like(".*"))
-        self._partitions = sorted(self._cluster.partitions(chosen)) if chosen else []
+        chosen = self._topics.chosen(self._metadata.topics_like(".*"))
+        self._partitions = sorted(self._metadata.partitions(chosen)) if chosen else []
         for topic in chosen:
             count = sum(partition.topic == topic for partition in self._partitions)
             if self._made.get(topic) != count:

@@ -23,7 +23,7 @@ from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest,
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.protocol.records import LOG_APPEND_TIME, crc_matches, iterate_batches, iterate_records
-from ottla.tables.topics import Cluster, Leader, TableError
+from ottla.tables.topics import Leader, TableError, TopicMetadata
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
@@ -90,7 +90,7 @@ class WireMessage:
 
 class WireReader:
     def __init__(self, settings: ClientSettings) -> None:
-        self._cluster = Cluster(settings, _ANSWER_S)
+        self._metadata = TopicMetadata(settings, _ANSWER_S)
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._ended: set[TopicPartition] = set()
@@ -98,14 +98,14 @@ class WireReader:
         self._ready: deque[WireMessage] = deque()
 
     def close(self) -> None:
-        self._cluster.close()
+        self._metadata.close()
 
     # What a topic has
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         del timeout
         try:
-            found = self._cluster.partitions([topic])
+            found = self._metadata.partitions([topic])
         except TableError as error:
             raise _said(error) from error
         rows = {
@@ -123,7 +123,7 @@ class WireReader:
         del timeout
         wanted = {TopicPartition(each.topic, each.partition): each.offset for each in asked}
         try:
-            found = self._cluster.offsets(wanted)
+            found = self._metadata.offsets(wanted)
         except TableError as error:
             raise _said(error) from error
         return [
@@ -133,7 +133,7 @@ class WireReader:
 
     def _offset(self, where: TopicPartition, place: int) -> int:
         try:
-            return self._cluster.offsets({where: place})[where] or 0
+            return self._metadata.offsets({where: place})[where] or 0
         except TableError as error:
             raise _said(error) from error
 
@@ -162,7 +162,7 @@ class WireReader:
         wanted = sorted(self._positions.keys() - self._paused)
         try:
             if any(self._leaders.get(where) is None for where in wanted):
-                self._leaders = self._cluster.partitions({where.topic for where in wanted})
+                self._leaders = self._metadata.partitions({where.topic for where in wanted})
             by_leader: dict[Leader, list[TopicPartition]] = {}
             for where in wanted:
                 leader = self._leaders.get(where)
@@ -173,7 +173,7 @@ class WireReader:
         except TableError as error:
             raise _said(error) from error
         except ClientError:  # a broker went away: its partitions soon have a new leader
-            self._cluster.close()
+            self._metadata.close()
             self._leaders.clear()
             time.sleep(_AGAIN_S)
 
@@ -189,7 +189,7 @@ class WireReader:
             topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
         )  # fmt: skip
         deadline = time.monotonic() + _ANSWER_S
-        answer = self._cluster.connection(leader, deadline).call(request, FetchResponse, deadline, _FETCH_VERSION)
+        answer = self._metadata.connection(leader, deadline).call(request, FetchResponse, deadline, _FETCH_VERSION)
         for topic in answer.responses:
             for found in topic.partitions:
                 self._take(TopicPartition(topic.topic, found.partition_index), found)

@@ -20,7 +20,7 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import ProduceResponse
 from ottla.protocol.records_build import SimpleRecord, build_batch
-from ottla.tables.topics import Cluster, Leader, TableError
+from ottla.tables.topics import Leader, TableError, TopicMetadata
 
 _WAIT_S = 20.0
 _VERSION = 8
@@ -30,16 +30,16 @@ _BATCH_BYTES = 512 * 1024
 class WireWriter:
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         """ConsoleError when the topic is not there or not the user's to see."""
-        self._cluster = Cluster(settings, _WAIT_S)
+        self._metadata = TopicMetadata(settings, _WAIT_S)
         self._topic = topic
         try:
-            self._leaders: dict[TopicPartition, Leader | None] = self._cluster.partitions([topic])
+            self._leaders: dict[TopicPartition, Leader | None] = self._metadata.partitions([topic])
         except TableError as error:
             self.close()
             raise ConsoleError(str(error), status=403 if "authoriz" in str(error).lower() else 404) from error
 
     def close(self) -> None:
-        self._cluster.close()
+        self._metadata.close()
 
     def partition_for(self, key: bytes | None) -> int:
         """As librdkafka's default does: a CRC of the key, any partition without one."""
@@ -56,7 +56,7 @@ class WireWriter:
         request = ProduceRequest(None, -1, int(_WAIT_S * 1000), [TopicProduceData(self._topic, partition_data=[data])])
         deadline = time.monotonic() + _WAIT_S
         try:
-            answer = self._cluster.connection(leader, deadline).call(request, ProduceResponse, deadline, _VERSION)
+            answer = self._metadata.connection(leader, deadline).call(request, ProduceResponse, deadline, _VERSION)
         except ClientError as error:
             raise ConsoleError(f"{self._topic} did not take the message: {error}", status=504) from error
         found = answer.responses[0].partition_responses[0]
