@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from ottla.connect.java_dates import DatePattern
+from ottla.payloads.java_dates import DatePattern
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _UNITS = {"seconds": 1_000_000_000, "milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}

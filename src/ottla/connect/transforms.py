@@ -14,8 +14,8 @@ from typing import Any
 from ottla.connect.casts import CASTS, PRECISIONS, TIME_TYPES, cast_value, masked, time_ms, time_value
 from ottla.connect.config import under, words
 from ottla.connect.connector import Change
-from ottla.connect.java_dates import DatePattern
 from ottla.model.user_error import UserError
+from ottla.payloads.java_dates import DatePattern
 
 Transform = Callable[[Change], Change | None]
 Settings = Mapping[str, str]
@@ -161,7 +161,7 @@ def _timestamp_converter(settings: Settings, side: str) -> Transform:
         )
     if target == "string":
         _needed(settings, "TimestampConverter", "format")
-    pattern = DatePattern(settings["format"]) if settings.get("format") else None
+    pattern = _date_pattern(settings["format"]) if settings.get("format") else None
     field = settings.get("field", "")
 
     def convert(value: Any) -> Any:
@@ -257,7 +257,7 @@ def _group(found: re.Match[str]) -> str:
 
 
 def _timestamp_router(settings: Settings, _: str) -> Transform:
-    pattern = DatePattern(settings.get("timestamp.format", "yyyyMMdd"))
+    pattern = _date_pattern(settings.get("timestamp.format", "yyyyMMdd"))
     name = settings.get("topic.format", "${topic}-${timestamp}")
 
     def apply(change: Change) -> Change:
@@ -288,3 +288,10 @@ _TRANSFORMS: dict[str, Callable[[Settings, str], Transform]] = {
     "MaskField": _mask_field, "RegexRouter": _regex_router, "ReplaceField": _replace_field,
     "TimestampConverter": _timestamp_converter, "TimestampRouter": _timestamp_router, "ValueToKey": _value_to_key,
 }  # fmt: skip
+
+
+def _date_pattern(pattern: str) -> DatePattern:
+    try:
+        return DatePattern(pattern)
+    except ValueError as problem:
+        raise UserError(f"the time pattern {pattern!r}: {problem}") from problem

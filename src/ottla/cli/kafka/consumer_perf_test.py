@@ -10,9 +10,9 @@ from typing import Any
 from ottla.cli.kafka.admin import REFUSED, command_properties_of
 from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client, next_batch
 from ottla.cli.kafka.console_options import check_subscription
-from ottla.cli.kafka.java_dates import java_moment
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.perf_stats import ClientMetrics
+from ottla.payloads.java_dates import DatePattern
 
 PARSER = OptionParser((
     Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,..."),
@@ -110,8 +110,7 @@ class _Measurement:
         self._joined: float | None = None
         self._interval = _long(options, "reporting-interval") / 1000
         self._timeout = _long(options, "timeout") / 1000
-        self._pattern = options.required("date-format")
-        java_moment(self._pattern, 0)
+        self._pattern = DatePattern(options.required("date-format"))
 
     def run(self, consumer: Any) -> None:
         topic = self._options.value("topic") or f"^({self._options.value('include')})$"
@@ -165,4 +164,4 @@ class _Measurement:
         print(f"{self._moment(now)}, 0, {total}, {int(joining * 1000)}, {int(fetching * 1000)}, {fetched}", flush=True)
 
     def _moment(self, seconds: float) -> str:
-        return java_moment(self._pattern, seconds)
+        return self._pattern.write(int(seconds * 1000), None)

@@ -1,12 +1,10 @@
-"""Times in the patterns of Java's SimpleDateFormat, as the transforms of Kafka Connect take them. Always UTC, as there."""
+"""Times in the patterns of Java's SimpleDateFormat: of Kafka Connect's transforms (UTC) and of Kafka's tools (local time)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
-
-from ottla.model.user_error import UserError
+from datetime import UTC, datetime, tzinfo
 
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 _WRITE: dict[str, Callable[[datetime, int], str]] = {
@@ -21,16 +19,16 @@ _WRITE: dict[str, Callable[[datetime, int], str]] = {
     "S": lambda at, width: f"{at.microsecond // 1000:0{width}d}",
     "a": lambda at, _: at.strftime("%p"),
     "E": lambda at, width: at.strftime("%A" if width > 3 else "%a"),
-    "z": lambda _at, _: "UTC",
-    "Z": lambda _at, _: "+0000",
-    "X": lambda _at, _: "Z",
+    "z": lambda at, _: at.strftime("%Z"),
+    "Z": lambda at, _: at.strftime("%z"),
+    "X": lambda at, width: _iso_zone(at.strftime("%z"), width),
 }
 _READ = {"y": "%Y", "M": "%m", "d": "%d", "D": "%j", "H": "%H", "h": "%I", "m": "%M", "s": "%S", "S": "%f", "a": "%p",
          "E": "%a", "z": "%Z", "Z": "%z", "X": "%z"}  # fmt: skip
 
 
 class DatePattern:
-    """UserError for a pattern with a letter that is not known."""
+    """ValueError, with Java's words, for a letter that has no meaning."""
 
     def __init__(self, pattern: str) -> None:
         self._parts: list[tuple[str, int] | str] = []
@@ -42,17 +40,18 @@ class DatePattern:
             elif letter in _WRITE:
                 self._parts.append((letter, len(token[0])))
             else:
-                raise UserError(f"the time pattern {pattern!r} has a letter that is not known: {letter}")
+                raise ValueError(f"Illegal pattern character '{letter}'")
         self._pattern = pattern
         self._strptime = "".join(map(_directive, self._parts))
 
-    def write(self, timestamp_ms: int) -> str:
+    def write(self, timestamp_ms: int, zone: tzinfo | None = UTC) -> str:
+        """`zone` None stands for the machine's own."""
         seconds, ms = divmod(timestamp_ms, 1000)
-        at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000)
+        at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000).astimezone(zone)
         return "".join(part if isinstance(part, str) else _WRITE[part[0]](at, part[1]) for part in self._parts)
 
     def read(self, text: str) -> int:
-        """Milliseconds; ValueError for another text."""
+        """Milliseconds; ValueError for a text that does not match the pattern."""
         at = datetime.strptime(text, self._strptime)  # noqa: DTZ007 - UTC where the pattern has no zone
         at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
         return round((at - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000)
@@ -67,3 +66,10 @@ def _directive(part: tuple[str, int] | str) -> str:
     if letter == "M" and width > 2:
         return "%B" if width > 3 else "%b"
     return "%A" if letter == "E" and width > 3 else _READ[letter]
+
+
+def _iso_zone(offset: str, width: int) -> str:
+    """`+0530` as X, XX and XXX write it; Z for UTC."""
+    if offset == "+0000":
+        return "Z"
+    return offset[:3] if width == 1 else offset if width == 2 else f"{offset[:3]}:{offset[3:]}"
