@@ -69,7 +69,7 @@ def _directive(part: tuple[str, int] | str) -> str:
 
 
 def _iso_zone(offset: str, width: int) -> str:
-    """`+0530` as X, XX and XXX write it; Z for UTC."""
+    """`+0530` as one, two or three letters X write it; Z for UTC."""
     if offset == "+0000":
         return "Z"
     return offset[:3] if width == 1 else offset if width == 2 else f"{offset[:3]}:{offset[3:]}"

@@ -124,7 +124,9 @@ class UrlKeys:
 
     def refresh_if_due(self) -> None:
         """One thread requests the keys; other threads wait for it only if there are no keys yet."""
-        if not (self.refresh_due or self._is_old()) or not self._one_at_a_time.acquire(blocking=self.fetched.keys is None):
+        if not (self.refresh_due or self._is_old()) or not self._one_at_a_time.acquire(
+            blocking=self.fetched.keys is None
+        ):
             return
         try:
             if self.refresh_due or self._is_old():
