@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ottla.broker.audit_writer import TOPIC, AuditWriter
+from ottla.broker.audit_writer import TOPIC, AuditWriter, Event
 from ottla.broker.authorization.rules import then
 from ottla.broker.context import Handle, RequestContext
 from ottla.broker.deferred import Answer
@@ -48,7 +48,7 @@ _MAX_NAMES = 20
 class AuditLog:
     def __init__(self, broker: Broker, max_events: int) -> None:
         self._broker = broker
-        self._events: deque[dict[str, object]] = deque()
+        self._events: deque[Event] = deque()
         self._max_events = max_events
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
@@ -101,7 +101,7 @@ class AuditLog:
             }
         )
 
-    def _add(self, event: dict[str, object]) -> None:
+    def _add(self, event: Event) -> None:
         if len(self._events) >= self._max_events:
             self._dropped += 1
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.broker.own_writes import write_batch
 from ottla.env.logging import get_logger
@@ -33,6 +33,9 @@ _REFUSED_FOR_ITSELF = frozenset(
     }
 )
 
+Event: TypeAlias = dict[str, Any]
+"""The facts of an audit event, as JSON writes them."""
+
 
 class AuditWriter:
     def __init__(self, broker: Broker) -> None:
@@ -41,7 +44,7 @@ class AuditWriter:
         self.unwritable = 0
         """Events that no batch could carry."""
 
-    async def flush(self, events: deque[dict[str, Any]]) -> bool:
+    async def flush(self, events: deque[Event]) -> bool:
         """Write the oldest events and take them out of the queue; False when the topic takes nothing at present."""
         records = self._next(events)
         code = await self._write(bytes(build_batch(records)))
@@ -60,7 +63,7 @@ class AuditWriter:
             events.popleft()
         return True
 
-    def _next(self, events: deque[dict[str, Any]]) -> list[SimpleRecord]:
+    def _next(self, events: deque[Event]) -> list[SimpleRecord]:
         records: list[SimpleRecord] = []
         size = 0
         for event in events:

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.deferred import Deferred, Unfinished
+from ottla.broker.deferred import Deferred, Resolution, Unfinished
 from ottla.env.logging import get_logger
 from ottla.model.pace import TooMuchWorkError
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, Message, Pieces
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 class Peer(Protocol):
     """The wire side of a connection."""
 
-    def send(self, pieces: list[Any]) -> None: ...
+    def send(self, pieces: Pieces) -> None: ...
 
     def close(self) -> None: ...
 
@@ -127,7 +127,7 @@ class Connection:
         if audit is not None:
             audit.login(principal, self.client_host, self.listener, allowed=True)
 
-    def fail_authentication(self, answer: list[Any] | None, reason: str, delay_ms: float) -> None:
+    def fail_authentication(self, answer: Pieces | None, reason: str, delay_ms: float) -> None:
         """Refuse a login, but not at once: guessing shall take time. Nothing more is read from the peer."""
         peer = f"{self.client_host}:{self.client_port}"
         log.warning("authentication.failed", peer=peer, listener=self.listener, reason=reason)
@@ -151,10 +151,10 @@ class Connection:
 
     def wait_for(
         self,
-        answer: Awaitable[Any] | Deferred[Any],
+        answer: Deferred[Message] | Awaitable[Resolution[Message]],
         route: Route,
         context: RequestContext[NodePlane],
-        request: Any,
+        request: Message,
         correlation_id: int,
     ) -> None:
         self.busy = True
@@ -169,23 +169,25 @@ class Connection:
 
     async def _finish(
         self,
-        answer: Awaitable[Any],
+        answer: Awaitable[Resolution[Message]],
         route: Route,
         context: RequestContext[NodePlane],
-        request: Any,
+        request: Message,
         correlation_id: int,
     ) -> None:
         response = await self.dispatcher.settle(answer, route, context, request)
         self._answer(response, route, context, correlation_id)
 
-    def _answer(self, response: Any, route: Route, context: RequestContext[NodePlane], correlation_id: int) -> None:
+    def _answer(
+        self, response: Resolution[Message], route: Route, context: RequestContext[NodePlane], correlation_id: int
+    ) -> None:
         self._pending = None
         self.busy = False
         if response is None:
             self._answered(None, context)
             return
 
-        def frame(_job: Job[list[Any]] | None = None) -> list[Any]:
+        def frame(_job: Job[Pieces] | None = None) -> Pieces:
             finished = response.finish() if isinstance(response, Unfinished) else response
             return route.frame(finished, context.version, correlation_id)
 
@@ -197,7 +199,7 @@ class Connection:
         except (CloseConnection, TooMuchWorkError) as error:
             self.refuse(str(error))
 
-    def _answered(self, pieces: list[Any] | None, context: RequestContext[NodePlane]) -> None:
+    def _answered(self, pieces: Pieces | None, context: RequestContext[NodePlane]) -> None:
         if pieces is not None:
             self._pending = None
             self.busy = False

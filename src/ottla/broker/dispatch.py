@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
-from ottla.broker.context import RequestContext
+from ottla.broker.context import Handle, RequestContext
+from ottla.broker.deferred import Answer, Resolution
 from ottla.broker.failed_logins import FailedLogins
 from ottla.broker.slices import Job, Slices
 from ottla.broker.unusable import unusable_request
@@ -22,7 +23,7 @@ from ottla.model.pace import Bounded, TooMuchWorkError, at_pace
 from ottla.protocol.api import decode_request_header, encode_response, request_class, response_class
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.index import APIS
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, Message, Pieces
 
 if TYPE_CHECKING:
     from ottla.broker.planes import NodePlane
@@ -62,12 +63,12 @@ class Route:
         self.request = request_class(served.api_key)
         self.response = response_class(served.api_key)
         module = importlib.import_module(f"ottla.broker.handlers.{served.handler}")
-        self.handle: Callable[[RequestContext[NodePlane], Any], Any] = module.handle
-        self.is_large: Callable[[RequestContext[NodePlane], Any], bool] | None = getattr(module, "is_large", None)
+        self.handle: Handle[Any, Any] = module.handle
+        self.is_large: Callable[[RequestContext[Any], Any], bool] | None = getattr(module, "is_large", None)
         """Whether a request of few elements is about many: those of a session."""
         self.check = unusable_request(served.api_key)
 
-    def frame(self, response: Any, version: int, correlation_id: int) -> list[Any]:
+    def frame(self, response: Message, version: int, correlation_id: int) -> Pieces:
         """The response as byte pieces (and file regions), length prefix first."""
         try:
             return encode_response(response, version, correlation_id)
@@ -77,7 +78,7 @@ class Route:
             log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
             raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
 
-    def failure(self, request: Any, error: KafkaError) -> Any:
+    def failure(self, request: Message, error: KafkaError) -> Message:
         """This API's response that carries only the error; the handlers set per-item errors."""
         response = self.response()
         if hasattr(response, "error_code"):
@@ -91,14 +92,14 @@ class Route:
 class _Served(NamedTuple):
     route: Route
     context: RequestContext[NodePlane]
-    request: Any
+    request: Message
     correlation_id: int
-    response: Any
-    pieces: list[Any] | None
+    response: Answer[Any]
+    pieces: Pieces | None
     """Of a response that is there; an answer that comes later has none yet."""
 
 
-def _small_request(route: Route, frame: memoryview, pos: int, version: int) -> Any:
+def _small_request(route: Route, frame: memoryview, pos: int, version: int) -> Message | None:
     """The request, or None when it has many elements."""
     if len(frame) <= _SMALL_FRAME:
         return route.request.decode(frame, pos, version)[0]
@@ -121,8 +122,8 @@ class Dispatcher:
         self._open = broker.authorizer is None
 
     def _guarded(
-        self, handle: Callable[[RequestContext[NodePlane], Any], Any], context: RequestContext[NodePlane], request: Any
-    ) -> Any:
+        self, handle: Handle[Message, Message], context: RequestContext[NodePlane], request: Message
+    ) -> Answer[Message]:
         from ottla.broker.authorization import guarded
 
         return guarded(context, request, handle)
@@ -184,10 +185,10 @@ class Dispatcher:
         self,
         route: Route,
         context: RequestContext[NodePlane],
-        request: Any,
+        request: Message,
         size: int,
         correlation_id: int,
-        job: Job[Any] | None = None,
+        job: Job[_Served] | None = None,
     ) -> _Served:
         """The handler's answer, and its bytes if it is there at once. Sends nothing."""
         if route.check is not None and route.check(request):
@@ -232,36 +233,41 @@ class Dispatcher:
             self.broker.metrics.answered(context)
 
     async def settle(
-        self, answer: Awaitable[Any], route: Route, context: RequestContext[NodePlane], request: Any
-    ) -> Any:
+        self,
+        answer: Awaitable[Resolution[Message]],
+        route: Route,
+        context: RequestContext[NodePlane],
+        request: Message,
+    ) -> Resolution[Message]:
         """Await a handler's answer; errors become the API's error response."""
         try:
             return await answer
         except KafkaError as error:
             return self._settle_failure(route, context, request, error)
         except CloseConnection as error:
-            return self._close(context, str(error))
+            context.connection.refuse(str(error))
+            return None
         except Exception as error:  # noqa: BLE001 - as in dispatch
             self._log_bug(route, error)
             return self._settle_failure(route, context, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _settle_failure(self, route: Route, context: RequestContext[NodePlane], request: Any, error: KafkaError) -> Any:
+    def _settle_failure(
+        self, route: Route, context: RequestContext[NodePlane], request: Message, error: KafkaError
+    ) -> Message | None:
         try:
             return route.failure(request, error)
         except CloseConnection as close:
-            return self._close(context, str(close))
+            context.connection.refuse(str(close))
+            return None
 
-    def _close(self, context: RequestContext[NodePlane], reason: str) -> None:
-        context.connection.refuse(reason)
-
-    def _bug(self, route: Route, request: Any, error: Exception) -> Any:
+    def _bug(self, route: Route, request: Message, error: Exception) -> Message:
         self._log_bug(route, error)
         return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _log_bug(self, route: Route, error: Exception) -> None:
         log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
 
-    def _unsupported_api_versions(self, route: Route, correlation_id: int) -> list[Any]:
+    def _unsupported_api_versions(self, route: Route, correlation_id: int) -> Pieces:
         """The answer to an unsupported version of ApiVersions: v0 body, error 35, and the supported range (KIP-511)."""
         from ottla.protocol.generated.api_versions_response import ApiVersion
 

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ottla.broker.deferred import Deferred, Unfinished
 from ottla.coordinator.decisions import Waiter
 from ottla.model.errors import KafkaError
 from ottla.model.pace import paced
 
+AnswerT = TypeVar("AnswerT")
 ResponseT = TypeVar("ResponseT")
 
 
 def ask(
     start: Callable[[Waiter], None],
-    on_answer: Callable[[Any], ResponseT],
+    on_answer: Callable[[AnswerT], ResponseT],
     on_error: Callable[[KafkaError], ResponseT],
 ) -> ResponseT | Deferred[ResponseT]:
     """Start an event; its answer, or the error in its place, becomes the response."""
 
-    def finish(answers: list[Any]) -> ResponseT:
+    def finish(answers: list[AnswerT | KafkaError]) -> ResponseT:
         answer = answers[0]
         return on_error(answer) if isinstance(answer, KafkaError) else on_answer(answer)
 
@@ -34,7 +35,7 @@ def ask(
 
 
 def ask_all(
-    starts: list[Callable[[Waiter], None]], finish: Callable[[list[Any]], ResponseT]
+    starts: list[Callable[[Waiter], None]], finish: Callable[[list[AnswerT]], ResponseT]
 ) -> ResponseT | Deferred[ResponseT]:
     """Start several events; `finish` gets their answers (or KafkaErrors) in the same order."""
     answers = _Answers(len(starts), finish)
@@ -43,16 +44,16 @@ def ask_all(
     return answers.response()
 
 
-class _Answers(Generic[ResponseT]):
+class _Answers(Generic[AnswerT, ResponseT]):
     __slots__ = ("_answers", "_deferred", "_finish", "_missing")
 
-    def __init__(self, expected: int, finish: Callable[[list[Any]], ResponseT]) -> None:
-        self._answers: list[Any] = [None] * expected
+    def __init__(self, expected: int, finish: Callable[[list[AnswerT]], ResponseT]) -> None:
+        self._answers: list[AnswerT] = [None] * expected  # type: ignore[list-item]  # until `add` has put each one in
         self._missing = expected
         self._finish = finish
         self._deferred: Deferred[ResponseT] | None = None
 
-    def add(self, index: int, answer: Any) -> None:
+    def add(self, index: int, answer: AnswerT) -> None:
         """The waiter of the event at `index`."""
         if isinstance(answer, KafkaError):
             answer.with_traceback(None)  # a traceback holds every frame on the way here

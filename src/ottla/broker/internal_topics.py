@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.logging import get_logger
@@ -12,6 +12,7 @@ from ottla.protocol.generated.create_topics_request import CreatableTopic, Creat
 
 if TYPE_CHECKING:
     from ottla.broker.planes import ControlPlane
+    from ottla.coordinator.runtime import MachineT
     from ottla.coordinator.shards import Shards
     from ottla.coordinator.share.settings import ShareCoordinatorSettings
     from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
@@ -21,7 +22,7 @@ log = get_logger(__name__)
 TIMEOUT_MS = 30_000
 
 
-async def create_topic(broker: ControlPlane, shards: Shards[Any], topic: CreatableTopic) -> None:
+async def create_topic(broker: ControlPlane, shards: Shards[MachineT], topic: CreatableTopic) -> None:
     """Create a coordinator's topic unless its creation is under way. A failure is logged; the next call retries."""
     if shards.creating_topic:
         return

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.walks import Walks
-from ottla.log.validation import validate_produce
+from ottla.log.validation import ValidatedBatches, validate_produce
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.produce_request import PartitionProduceData, TopicProduceData
 from ottla.protocol.generated.produce_response import PartitionProduceResponse, ProduceResponse
@@ -35,10 +35,10 @@ class LargeBatch:
         self.partition = partition
         self.response = PartitionProduceResponse(data.index)
 
-    def fill(self, found: PartitionProduceResponse) -> None:
+    def fill(self, result: PartitionProduceResponse) -> None:
         """The place in the answer is taken already; what came of the append goes into it."""
         for name in PartitionProduceResponse.__slots__:
-            setattr(self.response, name, getattr(found, name))
+            setattr(self.response, name, getattr(result, name))
 
 
 def walked(
@@ -46,18 +46,18 @@ def walked(
     walks: Walks,
     large: list[LargeBatch],
     now_ms: int,
-    append: Callable[[LargeBatch, Any], PartitionProduceResponse],
+    append: Callable[[LargeBatch, ValidatedBatches | KafkaError], PartitionProduceResponse],
     finish: Callable[[], ProduceResponse | Deferred[ProduceResponse] | None],
 ) -> Deferred[ProduceResponse]:
     """`append` gets each batch with what the walk gave (batches or an error); then the answer of `finish`."""
     deferred: Deferred[ProduceResponse] = Deferred()
     waiting = len(large)
 
-    def done(batch: LargeBatch, found: Any) -> None:
+    def done(batch: LargeBatch, result: ValidatedBatches | BaseException) -> None:
         nonlocal waiting
-        if isinstance(found, Exception) and not isinstance(found, KafkaError):
-            found = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the records cannot be walked: {found!r}")
-        batch.fill(append(batch, found))
+        if isinstance(result, BaseException) and not isinstance(result, KafkaError):
+            result = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the records cannot be walked: {result!r}")
+        batch.fill(append(batch, result))
         waiting -= 1
         if waiting:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH
@@ -12,6 +12,7 @@ from ottla.protocol.offset_timestamps import LATEST
 
 if TYPE_CHECKING:
     from ottla.broker.planes import SharePlane
+    from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 
 _CONSUMER = -1
 
@@ -33,8 +34,8 @@ def latest_offset(broker: SharePlane, topic: str, index: int, done: Callable[[in
         broker.peers.send(registration.leader, request, lambda response: done(_offset(response)))
 
 
-def _offset(response: Any) -> int | KafkaError:
+def _offset(response: ListOffsetsResponse | None) -> int | KafkaError:
     if response is None:
         return KafkaError(ErrorCode.NETWORK_EXCEPTION)
     row = response.topics[0].partitions[0]
-    return KafkaError(ErrorCode(row.error_code)) if row.error_code else int(row.offset)
+    return KafkaError(ErrorCode(row.error_code)) if row.error_code else row.offset

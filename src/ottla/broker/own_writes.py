@@ -7,7 +7,7 @@ brokers, with their credentials.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -15,6 +15,7 @@ from ottla.protocol.generated.produce_request import PartitionProduceData, Produ
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.metadata.image import TopicImage
+    from ottla.protocol.generated.produce_response import ProduceResponse
 
 _VERSION = 12
 TIMEOUT_MS = 5000
@@ -58,7 +59,7 @@ async def _append(broker: Broker, topic: str, partition: int, data: bytes, acks:
 
 
 async def _send(broker: Broker, leader: int, topics: list[TopicProduceData], acks: int) -> ErrorCode:
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[ProduceResponse | None] = asyncio.get_running_loop().create_future()
     request = ProduceRequest(None, acks, TIMEOUT_MS, topics)
     broker.peers.send(leader, request, lambda response: None if answer.done() else answer.set_result(response))
     response = await answer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
@@ -20,7 +20,7 @@ from ottla.protocol.generated.sasl_authenticate_request import SaslAuthenticateR
 from ottla.protocol.generated.sasl_authenticate_response import SaslAuthenticateResponse
 from ottla.protocol.generated.sasl_handshake_request import SaslHandshakeRequest
 from ottla.protocol.generated.sasl_handshake_response import SaslHandshakeResponse
-from ottla.protocol.primitives import DecodeError, Message
+from ottla.protocol.primitives import DecodeError, Message, Pieces
 from ottla.security.principals import user
 from ottla.security.sasl import SaslFailure, SaslServer
 
@@ -167,7 +167,7 @@ class SaslGate:
         what = "re-authentication" if connection.authenticated else "authentication"
         return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self._mechanism}"
 
-    def _fail(self, connection: Connection, answer: list[Any] | None, reason: str) -> None:
+    def _fail(self, connection: Connection, answer: Pieces | None, reason: str) -> None:
         self.state = State.FAILED
         self._server = None
         connection.fail_authentication(answer, reason, self._sasl.failure_delay_ms)
@@ -194,7 +194,7 @@ class SaslGate:
         return False
 
 
-def _out_of_turn(api_key: int, version: int, correlation_id: int) -> list[Any] | None:
+def _out_of_turn(api_key: int, version: int, correlation_id: int) -> Pieces | None:
     """The two other requests of a login get ILLEGAL_SASL_STATE; any other request (None) closes the connection."""
     code = int(ErrorCode.ILLEGAL_SASL_STATE)
     answer: Message

@@ -7,9 +7,14 @@ such a request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.protocol.generated.create_acls_request import AclCreation
+    from ottla.protocol.generated.delete_acls_request import DeleteAclsFilter
+    from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
 
 UNKNOWN = 0
 
@@ -19,16 +24,17 @@ def unusable_request(api_key: int) -> Callable[[Any], bool] | None:
     return _CHECKS.get(api_key)
 
 
-def _is_unknown(asked: Any) -> bool:
-    return UNKNOWN in (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+def _is_unknown(acl_filter: DescribeAclsRequest | DeleteAclsFilter) -> bool:
+    kinds = acl_filter.resource_type_filter, acl_filter.pattern_type_filter
+    return UNKNOWN in (*kinds, acl_filter.operation, acl_filter.permission_type)
 
 
-def _is_unknown_acl(acl: Any) -> bool:
+def _is_unknown_acl(acl: AclCreation) -> bool:
     return UNKNOWN in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type)
 
 
 _CHECKS: dict[int, Callable[[Any], bool]] = {
     ApiKey.CREATE_ACLS: lambda request: any(_is_unknown_acl(acl) for acl in request.creations),
     ApiKey.DESCRIBE_ACLS: _is_unknown,
-    ApiKey.DELETE_ACLS: lambda request: any(_is_unknown(asked) for asked in request.filters),
+    ApiKey.DELETE_ACLS: lambda request: any(_is_unknown(acl_filter) for acl_filter in request.filters),
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
+
+ResultT = TypeVar("ResultT")
 
 
 class Walks(Protocol):
-    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def run(self, work: Callable[[], ResultT], done: Callable[[ResultT | BaseException], None]) -> None:
         """Call `work` elsewhere, then `done` on the loop with its result, or with the exception that it raised."""
 
     def close(self) -> None: ...

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
 _THREADS = 2
+ResultT = TypeVar("ResultT")
 
 
 class WalkThreads:
@@ -20,14 +21,14 @@ class WalkThreads:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="walks")
         self._closed = False
 
-    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def run(self, work: Callable[[], ResultT], done: Callable[[ResultT | BaseException], None]) -> None:
         loop = asyncio.get_running_loop()
 
-        def finished(future: Future[Any]) -> None:
+        def finished(future: Future[ResultT]) -> None:
             if not future.cancelled() and not self._closed:
                 loop.call_soon_threadsafe(settled, future)
 
-        def settled(future: Future[Any]) -> None:
+        def settled(future: Future[ResultT]) -> None:
             if not self._closed:
                 error = future.exception()
                 done(future.result() if error is None else error)

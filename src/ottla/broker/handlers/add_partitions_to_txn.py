@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -43,7 +43,7 @@ def handle(
     batched = context.version >= _BATCHED_FROM
     transactions = request.transactions if batched else [_as_transaction(request)]
 
-    def finish(answers: list[Any]) -> AddPartitionsToTxnResponse:
+    def finish(answers: list[Codes | KafkaError | None]) -> AddPartitionsToTxnResponse:
         results = [_result(context.version, *pair) for pair in zip(paced(transactions), answers, strict=True)]
         if batched:
             return AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -106,8 +106,8 @@ def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
     """Each partition once, and no topic without partitions."""
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (name, index), code in paced(codes.items()):
-        known = topics.setdefault(name, AddPartitionsToTxnTopicResult(name, []))
-        known.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, int(code)))
+        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name, []))
+        topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, int(code)))
     return list(topics.values())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -22,7 +22,7 @@ def handle(
 ) -> DeleteGroupsResponse | Deferred[DeleteGroupsResponse]:
     names = list(dict.fromkeys(paced(request.groups_names)))
 
-    def finish(answers: list[Any]) -> DeleteGroupsResponse:
+    def finish(answers: list[DeletableGroupResult | KafkaError]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[_result(*pair) for pair in zip(paced(names), answers, strict=True)])
 
     return ask_all([partial(context.broker.groups.delete_group, name) for name in names], finish)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -27,7 +27,7 @@ def handle(
     groups = context.broker.groups
     with_operations = request.include_authorized_operations and context.version >= _AUTHORIZED_OPERATIONS_FROM
 
-    def finish(answers: list[Any]) -> DescribeGroupsResponse:
+    def finish(answers: list[DescribedGroup | KafkaError]) -> DescribeGroupsResponse:
         described = [_described(name, answer) for name, answer in zip(paced(request.groups), answers, strict=True)]
         for group in paced(described):
             if with_operations and group.error_code == ErrorCode.NONE:

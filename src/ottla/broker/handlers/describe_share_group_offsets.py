@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -31,6 +31,7 @@ from ottla.protocol.generated.describe_share_group_offsets_response import (
 
 if TYPE_CHECKING:
     from ottla.broker.planes import SharePlane
+    from ottla.protocol.generated.read_share_group_state_summary_response import PartitionResult
 
 _UNKNOWN = -1
 
@@ -39,7 +40,11 @@ def handle(
     context: RequestContext[SharePlane], request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Deferred[DescribeShareGroupOffsetsResponse]:
     starts: list[Callable[[Waiter], None]] = [partial(_describe, context, group) for group in paced(request.groups)]
-    return ask_all(starts, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
+    return ask_all(starts, _response)
+
+
+def _response(groups: list[DescribeShareGroupOffsetsResponseGroup]) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 def _describe(context: RequestContext[SharePlane], group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
@@ -56,52 +61,54 @@ def _failed(group_id: str, code: ErrorCode, message: str | None = None) -> Descr
     return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=message)
 
 
-def _describe_all(context: RequestContext[SharePlane], group_id: str, done: Waiter, answer: Any) -> None:
+def _describe_all(
+    context: RequestContext[SharePlane], group_id: str, done: Waiter, answer: Mapping[Uuid, Iterable[int]] | KafkaError
+) -> None:
     if isinstance(answer, KafkaError):
         done(_failed(group_id, answer.code, answer.code.message))
         return
     topics = context.broker.image.topics_by_id
-    wanted = {
+    partitions_of = {
         topic_id: dict.fromkeys(sorted(partitions))
         for topic_id, partitions in answer.items()
         if topic_id in topics and context.allowed(Operation.DESCRIBE, Resource.TOPIC, topics[topic_id].name)
     }
-    _read(context, group_id, wanted, [], done)
+    _read(context, group_id, partitions_of, [], done)
 
 
 def _describe_named(
     context: RequestContext[SharePlane], group: DescribeShareGroupOffsetsRequestGroup, done: Waiter
 ) -> None:
-    wanted: dict[Uuid, dict[int, None]] = {}  # each partition is asked for once
+    partitions_of: dict[Uuid, dict[int, None]] = {}  # each partition is asked for once
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for each in paced(group.topics or (), 3):
-        topic = context.broker.image.topics_by_name.get(each.topic_name)
-        if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, each.topic_name):
+    for topic in paced(group.topics or (), 3):
+        image = context.broker.image.topics_by_name.get(topic.topic_name)
+        if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, topic.topic_name):
             rows = [
                 DescribeShareGroupOffsetsResponsePartition(
                     index, _UNKNOWN, lag=_UNKNOWN, error_code=denied, error_message=denied.message
                 )
-                for index in paced(each.partitions)
+                for index in paced(topic.partitions)
             ]
-            refused.append(DescribeShareGroupOffsetsResponseTopic(each.topic_name, ZERO_UUID, rows))
-        elif topic is None:
-            rows = [DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN) for index in paced(each.partitions)]
-            unknown.append(DescribeShareGroupOffsetsResponseTopic(each.topic_name, ZERO_UUID, rows))
+            refused.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, rows))
+        elif image is None:
+            rows = [DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN) for index in paced(topic.partitions)]
+            unknown.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, rows))
         else:
-            wanted.setdefault(topic.id, {}).update(dict.fromkeys(each.partitions))
-    _read(context, group.group_id, wanted, unknown + refused, done)
+            partitions_of.setdefault(image.id, {}).update(dict.fromkeys(topic.partitions))
+    _read(context, group.group_id, partitions_of, unknown + refused, done)
 
 
 def _read(
     context: RequestContext[SharePlane],
     group_id: str,
-    wanted: dict[Uuid, dict[int, None]],
+    partitions_of: dict[Uuid, dict[int, None]],
     others: list[DescribeShareGroupOffsetsResponseTopic],
     done: Waiter,
 ) -> None:
-    places = [(topic_id, index) for topic_id, indexes in paced(wanted.items()) for index in paced(indexes)]
+    places = [(topic_id, index) for topic_id, indexes in paced(partitions_of.items()) for index in paced(indexes)]
     rows: dict[tuple[Uuid, int], DescribeShareGroupOffsetsResponsePartition] = {}
     topics = context.broker.image.topics_by_id
 
@@ -115,16 +122,14 @@ def _read(
             DescribeShareGroupOffsetsResponseTopic(
                 topics[topic_id].name, topic_id, [rows[topic_id, index] for index in paced(indexes)]
             )
-            for topic_id, indexes in paced(wanted.items())
+            for topic_id, indexes in paced(partitions_of.items())
         ]
         done(DescribeShareGroupOffsetsResponseGroup(group_id, described + others))
 
     if not places:
         finish()
     for topic_id, index in paced(places, 20):
-        read: Callable[[Any], None] = partial(
-            _on_summary, context, topics[topic_id].name, index, partial(add, (topic_id, index))
-        )
+        read = partial(_on_summary, context, topics[topic_id].name, index, partial(add, (topic_id, index)))
         context.broker.shares.persister.summary(SharePartitionKey(group_id, topic_id, index), read)
 
 
@@ -133,7 +138,7 @@ def _on_summary(
     topic: str,
     index: int,
     add: Callable[[DescribeShareGroupOffsetsResponsePartition], None],
-    answer: Any,
+    answer: PartitionResult | KafkaError,
 ) -> None:
     if isinstance(answer, KafkaError):
         add(DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN, _UNKNOWN, _UNKNOWN))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 def handle(
     context: RequestContext[TransactionPlane], request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | Deferred[DescribeTransactionsResponse]:
-    asked = request.transactional_ids
+    transactional_ids = request.transactional_ids
 
-    def finish(answers: list[Any]) -> DescribeTransactionsResponse:
-        states = [_state(*pair) for pair in zip(paced(asked), answers, strict=True)]
+    def finish(answers: list[TransactionState | KafkaError]) -> DescribeTransactionsResponse:
+        states = [_state(*pair) for pair in zip(paced(transactional_ids), answers, strict=True)]
         return DescribeTransactionsResponse(transaction_states=states)
 
-    return ask_all([partial(context.broker.transactions.describe, one) for one in paced(asked)], finish)
+    describe = context.broker.transactions.describe
+    return ask_all([partial(describe, transactional_id) for transactional_id in paced(transactional_ids)], finish)
 
 
 def _state(transactional_id: str, answer: TransactionState | KafkaError) -> TransactionState:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.context import RequestContext
@@ -19,7 +19,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.default_principal_data import DefaultPrincipalData
 from ottla.protocol.generated.envelope_request import EnvelopeRequest
 from ottla.protocol.generated.envelope_response import EnvelopeResponse
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, Message
 
 if TYPE_CHECKING:
     from ottla.broker.planes import ControlPlane
@@ -66,31 +66,33 @@ async def handle(context: RequestContext[ControlPlane], request: EnvelopeRequest
         api_key, version, correlation_id, client_id, position = decode_request_header(data)
         if api_key not in FORWARDABLE:
             return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-        known = request_class(api_key)
-        if not known.MIN_VERSION <= version <= known.MAX_VERSION:
+        inner_class = request_class(api_key)
+        if not inner_class.MIN_VERSION <= version <= inner_class.MAX_VERSION:
             return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
-        inner, _ = known.decode(data, position, version)
+        inner, _ = inner_class.decode(data, position, version)
         principal = decode_principal(request.request_principal)
     except DecodeError as error:
         log.warning("envelope.refused", reason=str(error))
         return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
     host = _host(bytes(request.client_host_address))
     forwarded = ForwardedContext(context, api_key, version, client_id, principal, host)
-    response: Any = await _answer(forwarded, inner)
+    response = await _answer(forwarded, inner)
     if response is None:
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     frame = b"".join(bytes(piece) for piece in encode_response(response, version, correlation_id))
     return EnvelopeResponse(response_data=frame[4:])
 
 
-async def _answer(context: ForwardedContext, request: Any) -> Any:
+async def _answer(context: ForwardedContext, request: Message) -> Message | None:
     """What the client may have of the controller's answer; None when this controller is not the active one."""
     if context.broker.authorizer is None:
-        return await context.broker.controller.decide(request, context)
+        decided: Message | None = await context.broker.controller.decide(request, context)
+        return decided
     from ottla.broker.authorization import guarded
 
-    answer = guarded(context, request, lambda inner, asked: context.broker.controller.decide(asked, inner))
-    return await answer if inspect.isawaitable(answer) else answer
+    answer = guarded(context, request, lambda inner, allowed: context.broker.controller.decide(allowed, inner))
+    response = await answer if inspect.isawaitable(answer) else answer
+    return response if isinstance(response, Message) else None
 
 
 def decode_principal(data: bytes | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred, Unfinished
@@ -13,7 +13,7 @@ from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, Pa
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.log.results import LogSlice
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_LEADER_EPOCH
+from ottla.model.ids import NO_LEADER_EPOCH, Uuid
 from ottla.model.pace import charge, paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import (
@@ -278,7 +278,7 @@ class Fetch:
             return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.fetch_context.session_id, [])
         self._count()
         topics: list[FetchableTopicResponse] = []
-        last: tuple[Any, ...] | None = None
+        last: tuple[str, Uuid] | None = None
         answers = self.answers
         if self.stop:  # unknown partitions come last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))

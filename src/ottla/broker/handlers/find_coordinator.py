@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.internal_topics import create_topic, offsets_topic, share_state_topic, transaction_state_topic
@@ -18,6 +18,7 @@ from ottla.protocol.generated.find_coordinator_response import Coordinator, Find
 
 if TYPE_CHECKING:
     from ottla.broker.planes import CoordinatorPlane
+    from ottla.coordinator.runtime import MachineT
 
 GROUP = 0
 TRANSACTION = 1
@@ -26,14 +27,14 @@ _BATCHED_FROM = 4
 _SHARE_FROM = 6
 
 
-class _Found(NamedTuple):
+class _Location(NamedTuple):
     error: ErrorCode
     node_id: NodeId = NO_NODE
     host: str = ""
     port: int = -1
 
 
-_NOT_AVAILABLE = _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_NOT_AVAILABLE = _Location(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def handle(
@@ -68,7 +69,7 @@ def _asks_for_share_state(context: RequestContext[CoordinatorPlane], request: Fi
 async def _create_then_answer(
     context: RequestContext[CoordinatorPlane],
     request: FindCoordinatorRequest,
-    shards: Shards[Any],
+    shards: Shards[MachineT],
     topic: CreatableTopic,
 ) -> FindCoordinatorResponse:
     """Other requests in the meantime get COORDINATOR_NOT_AVAILABLE and are retried, as with Kafka."""
@@ -78,36 +79,36 @@ async def _create_then_answer(
 
 def _answer(context: RequestContext[CoordinatorPlane], request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.version < _BATCHED_FROM:
-        found = _find(context, request.key_type, request.key)
-        message = found.error.name if found.error is ErrorCode.NONE else found.error.message
-        return FindCoordinatorResponse(0, found.error, message, found.node_id, found.host, found.port)
+        location = _find(context, request.key_type, request.key)
+        message = location.error.name if location.error is ErrorCode.NONE else location.error.message
+        return FindCoordinatorResponse(0, location.error, message, location.node_id, location.host, location.port)
     known_type = request.key_type in (GROUP, TRANSACTION, SHARE)
     message = "" if known_type else ErrorCode.INVALID_REQUEST.message
     coordinators = []
     for key in paced(request.coordinator_keys, 10):
-        found = _find(context, request.key_type, key)
-        coordinators.append(Coordinator(key, found.node_id, found.host, found.port, found.error, message))
+        location = _find(context, request.key_type, key)
+        coordinators.append(Coordinator(key, location.node_id, location.host, location.port, location.error, message))
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _find(context: RequestContext[CoordinatorPlane], key_type: int, key: str) -> _Found:
+def _find(context: RequestContext[CoordinatorPlane], key_type: int, key: str) -> _Location:
     if key_type == GROUP:
         return _leader(context, OFFSETS_TOPIC, context.broker.groups.partition_for(key))
     if key_type == TRANSACTION:
         return _leader(context, TRANSACTION_STATE_TOPIC, context.broker.transactions.partition_for(key))
     if key_type == SHARE and context.version >= _SHARE_FROM and _is_share_key(key):
         return _leader(context, SHARE_GROUP_STATE_TOPIC, context.broker.shares.coordinator.partition_for(key))
-    return _Found(ErrorCode.INVALID_REQUEST)
+    return _Location(ErrorCode.INVALID_REQUEST)
 
 
-def _leader(context: RequestContext[CoordinatorPlane], topic: str, partition: int) -> _Found:
+def _leader(context: RequestContext[CoordinatorPlane], topic: str, partition: int) -> _Location:
     image = context.broker.image
     registration = image.partition(topic, partition)
     node = image.brokers.get(registration.leader) if registration is not None else None
     endpoint = node.listeners.get(context.listener) if node is not None and not node.fenced else None
     if node is None or endpoint is None:
         return _NOT_AVAILABLE
-    return _Found(ErrorCode.NONE, node.id, endpoint.host, endpoint.port)
+    return _Location(ErrorCode.NONE, node.id, endpoint.host, endpoint.port)
 
 
 def _is_share_key(key: str) -> bool:

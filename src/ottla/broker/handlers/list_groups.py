@@ -9,7 +9,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
 from ottla.protocol.generated.list_groups_request import ListGroupsRequest
-from ottla.protocol.generated.list_groups_response import ListGroupsResponse
+from ottla.protocol.generated.list_groups_response import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from ottla.broker.planes import GroupPlane
@@ -20,6 +20,10 @@ def handle(
 ) -> ListGroupsResponse | Deferred[ListGroupsResponse]:
     return ask(
         partial(context.broker.groups.list_groups, request.states_filter, request.types_filter),
-        lambda groups: ListGroupsResponse(groups=groups),
+        _response,
         lambda error: ListGroupsResponse(error_code=error.code),
     )
+
+
+def _response(groups: list[ListedGroup]) -> ListGroupsResponse:
+    return ListGroupsResponse(groups=groups)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.log.results import TimestampedOffset
@@ -36,13 +36,14 @@ _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIES
 _OFFSET_NOT_AVAILABLE_FROM = 5
 _EARLIEST_KNOWN = min(_SINCE_VERSION)
 _ISOLATION_LEVELS = (0, 1)
+ResultT = TypeVar("ResultT")
 _CONSUMER = -1
 _DEBUG_CONSUMER = -2
 
 
 def handle(
     context: RequestContext[DataPlane], request: ListOffsetsRequest
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in paced(request.topics):
@@ -90,11 +91,11 @@ async def _searched(
 ) -> ListOffsetsResponse:
     for topic, item, place, large in later:
         try:
-            found = await _search_on(context, request, topic, item, large)
+            row = await _search_on(context, request, topic, item, large)
         except KafkaError as error:
-            found = ListOffsetsPartitionResponse(item.partition_index, int(error.code))
+            row = ListOffsetsPartitionResponse(item.partition_index, int(error.code))
         for name in ListOffsetsPartitionResponse.__slots__:
-            setattr(place, name, getattr(found, name))
+            setattr(place, name, getattr(row, name))
     return response
 
 
@@ -110,26 +111,26 @@ async def _search_on(
     if walks is None:
         raise RuntimeError("a large search without walkers")
     while True:
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[TimestampedOffset | BaseException | None] = asyncio.get_running_loop().create_future()
         walks.run(large.find, partial(_settle, done))
-        found = await done
-        if isinstance(found, Exception):
-            raise found
+        result = await done
+        if isinstance(result, BaseException):
+            raise result
         try:
-            return _look_up(context, request, topic, item, _Walked(found, large.next_offset))
+            return _look_up(context, request, topic, item, _Walked(result, large.next_offset))
         except LargeSearchError as error:
             large = error
 
 
-def _settle(done: asyncio.Future[Any], found: Any) -> None:
+def _settle(done: asyncio.Future[ResultT], result: ResultT) -> None:
     if not done.done():
-        done.set_result(found)
+        done.set_result(result)
 
 
 class _Walked(NamedTuple):
-    """What was found in the batches before `next_offset`."""
+    """The result of the search in the batches before `next_offset`."""
 
-    found: TimestampedOffset | None
+    record: TimestampedOffset | None
     next_offset: Offset
 
 
@@ -188,23 +189,23 @@ def _offset(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     on_loop = context.broker.walks is not None
-    if walked is not None and (walked.found is not None or timestamp == MAX_TIMESTAMP):
-        found = walked.found
+    if walked is not None and (walked.record is not None or timestamp == MAX_TIMESTAMP):
+        record = walked.record
     elif timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp(on_loop=on_loop)
+        record = log.offset_of_max_timestamp(on_loop=on_loop)
     else:
-        found = log.offset_for_timestamp(timestamp, walked.next_offset if walked is not None else 0, on_loop=on_loop)
+        record = log.offset_for_timestamp(timestamp, walked.next_offset if walked is not None else 0, on_loop=on_loop)
     limit = partition.readable_end(READ_COMMITTED if request.isolation_level else 0)
-    if unknown_end and (found is None or found.offset >= limit):
+    if unknown_end and (record is None or record.offset >= limit):
         raise _not_available(version)
-    if found is None:
+    if record is None:
         return -1, -1, -1
-    if timestamp >= 0 and request.replica_id == _CONSUMER and found.offset >= limit:
+    if timestamp >= 0 and request.replica_id == _CONSUMER and record.offset >= limit:
         return -1, -1, -1
-    return found.timestamp, found.offset, found.leader_epoch
+    return record.timestamp, record.offset, record.leader_epoch
 
 
 def _not_available(version: int) -> KafkaError:
     """Older clients do not support OFFSET_NOT_AVAILABLE; they retry after LEADER_NOT_AVAILABLE."""
-    known = version >= _OFFSET_NOT_AVAILABLE_FROM
-    return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
+    supported = version >= _OFFSET_NOT_AVAILABLE_FROM
+    return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if supported else ErrorCode.LEADER_NOT_AVAILABLE)

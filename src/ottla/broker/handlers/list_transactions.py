@@ -13,7 +13,7 @@ from ottla.coordinator.transactions.listing import Filters
 from ottla.coordinator.transactions.states import STATES_BY_NAME
 from ottla.model.pace import paced
 from ottla.protocol.generated.list_transactions_request import ListTransactionsRequest
-from ottla.protocol.generated.list_transactions_response import ListTransactionsResponse
+from ottla.protocol.generated.list_transactions_response import ListTransactionsResponse, TransactionState
 
 if TYPE_CHECKING:
     from ottla.broker.planes import TransactionPlane
@@ -31,13 +31,13 @@ def handle(
         frozenset(STATES_BY_NAME[name] for name in paced(names) if name in STATES_BY_NAME) if names else None,
         request.duration_filter,
     )
+
+    def finish(states: list[TransactionState]) -> ListTransactionsResponse:
+        matching = [state for state in paced(states, 2) if matches is None or matches(state.transactional_id)]
+        return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=matching)
+
     return ask(
         partial(context.broker.transactions.list_transactions, filters),
-        lambda found: ListTransactionsResponse(
-            unknown_state_filters=unknown,
-            transaction_states=[
-                state for state in paced(found, 2) if matches is None or matches(state.transactional_id)
-            ],
-        ),
+        finish,
         lambda error: ListTransactionsResponse(error_code=int(error.code)),
     )

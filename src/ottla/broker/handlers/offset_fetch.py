@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
@@ -33,24 +33,25 @@ _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
 _NO_OFFSET = -1
 _OFFSETS_PER_EVENT = 1000
+GroupOffsets: TypeAlias = OffsetFetchResponseGroup | KafkaError
 
 
 def handle(
     context: RequestContext[GroupPlane], request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Deferred[OffsetFetchResponse]:
-    asked = request.groups if context.version >= _SEVERAL_GROUPS_FROM else [_as_group(request)]
-    refused = [_resolve(context, group) for group in paced(asked)]
+    groups = request.groups if context.version >= _SEVERAL_GROUPS_FROM else [_as_group(request)]
+    refused = [_resolve(context, group) for group in paced(groups)]
     fetch = partial(context.broker.groups.fetch_offsets, require_stable=request.require_stable)
-    parts = [(number, part) for number, group in enumerate(paced(asked)) for part in paced(_parts(group))]
+    parts = [(number, part) for number, group in enumerate(paced(groups)) for part in paced(_parts(group))]
 
-    def finish(answers: list[Any]) -> OffsetFetchResponse:
-        merged: list[Any] = [None] * len(asked)
+    def finish(answers: list[GroupOffsets]) -> OffsetFetchResponse:
+        merged: dict[int, GroupOffsets] = {}
         for (number, part), answer in zip(paced(parts), answers, strict=True):
-            merged[number] = _merged(merged[number], answer, part)
-        groups = [_group(context, *one) for one in zip(paced(asked), merged, refused, strict=True)]
+            merged[number] = _merged(merged.get(number), answer, part)
+        offsets = [_group(context, *row) for row in zip(paced(groups), merged.values(), refused, strict=True)]
         if context.version >= _SEVERAL_GROUPS_FROM:
-            return OffsetFetchResponse(groups=groups)
-        return _as_single(context.version, groups[0])
+            return OffsetFetchResponse(groups=offsets)
+        return _as_single(context.version, offsets[0])
 
     return ask_all([partial(fetch, part.group) for _, part in paced(parts)], finish)
 
@@ -84,7 +85,7 @@ def _parts(group: OffsetFetchRequestGroup) -> list[_Part]:
     return parts or [_Part(group)]
 
 
-def _merged(before: Any, answer: Any, part: _Part) -> Any:
+def _merged(before: GroupOffsets | None, answer: GroupOffsets, part: _Part) -> GroupOffsets:
     """Of a group's parts the first error counts for all."""
     if before is None or isinstance(before, KafkaError):
         return answer if before is None else before
@@ -109,27 +110,27 @@ def _resolve(context: RequestContext[GroupPlane], group: OffsetFetchRequestGroup
     """Set the names of topics that come by id; returns the answers for unknown ids."""
     if context.version < _TOPIC_IDS_FROM or group.topics is None:
         return []
-    known, refused = [], []
+    existing, refused = [], []
     for topic in paced(group.topics):
-        found = context.broker.image.topics_by_id.get(topic.topic_id)
-        if found is None:
+        image = context.broker.image.topics_by_id.get(topic.topic_id)
+        if image is None:
             refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
-            topic.name = found.name
-            known.append(topic)
-    group.topics = known
+            topic.name = image.name
+            existing.append(topic)
+    group.topics = existing
     return refused
 
 
 def _group(
     context: RequestContext[GroupPlane],
-    asked: OffsetFetchRequestGroup,
-    answer: OffsetFetchResponseGroup | KafkaError,
+    group: OffsetFetchRequestGroup,
+    answer: GroupOffsets,
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchResponseGroup:
     if isinstance(answer, KafkaError):
-        return _failed(context.version, asked, answer)
-    if asked.topics is None and context.version >= _TOPIC_IDS_FROM:
+        return _failed(context.version, group, answer)
+    if group.topics is None and context.version >= _TOPIC_IDS_FROM:
         answer.topics = [topic for topic in paced(answer.topics) if _give_id(context, topic)]
     answer.topics += refused
     return answer
@@ -137,18 +138,18 @@ def _group(
 
 def _give_id(context: RequestContext[GroupPlane], topic: OffsetFetchResponseTopics) -> bool:
     """By id there is no way to name a topic that does not exist any more."""
-    found = context.broker.image.topics_by_name.get(topic.name)
-    if found is None:
+    image = context.broker.image.topics_by_name.get(topic.name)
+    if image is None:
         return False
-    topic.topic_id = found.id
+    topic.topic_id = image.id
     return True
 
 
-def _failed(version: int, asked: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+def _failed(version: int, group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
     if version >= _GROUP_ERROR_FROM:
-        return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
+        return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
     return OffsetFetchResponseGroup(
-        asked.group_id, [_refused(topic, error.code) for topic in paced(asked.topics or ())]
+        group.group_id, [_refused(topic, error.code) for topic in paced(group.topics or ())]
     )
 
 

@@ -39,7 +39,7 @@ def handle(
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
     return ask(
         partial(context.broker.groups.streams_heartbeat, caller, request),
-        lambda answer: _answer(context, request.group_id, answer),
+        partial(_answer, context, request.group_id),
         _failed,
     )
 

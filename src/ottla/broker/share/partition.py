@@ -8,7 +8,7 @@ older state can overtake a newer state.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.share import group_limits
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET, StateBatch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.planes import SharePlane
     from ottla.broker.share.persister import BrokerSharePersister
     from ottla.env.seams import Timer
+    from ottla.protocol.generated.read_share_group_state_response import PartitionResult
     from ottla.replication.partition import Partition
 
 log = get_logger(__name__)
@@ -83,11 +84,11 @@ class SharePartition:
     def limits(self) -> InFlightLimits:
         return group_limits.limits(self._broker, self.key.group_id)
 
-    def _on_read(self, answer: Any) -> None:
+    def _on_read(self, answer: PartitionResult | KafkaError) -> None:
         if self.error is not None:
             return
         if isinstance(answer, KafkaError):
-            self.fence(_told(answer))
+            self.fence(_client_error(answer))
             return
         start, undecided = answer.start_offset, answer.start_offset == UNKNOWN_START_OFFSET
         if undecided:
@@ -215,8 +216,8 @@ class SharePartition:
         self._writing = True
         batches = [
             write.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
-            for each in writes
-            for b in each.change.batches
+            for queued in writes
+            for b in queued.change.batches
         ]
         data = write.PartitionData(
             self.key.partition,
@@ -228,18 +229,18 @@ class SharePartition:
         )
         self._persister.write(self.key, data, lambda answer: self._on_written(in_flight, writes, answer))
 
-    def _on_written(self, in_flight: InFlight, writes: list[_Write], answer: Any) -> None:
+    def _on_written(self, in_flight: InFlight, writes: list[_Write], answer: object) -> None:
         self._writing = False
-        error = _told(answer) if isinstance(answer, KafkaError) else None
-        for each in writes:
+        error = _client_error(answer) if isinstance(answer, KafkaError) else None
+        for queued in writes:
             if error is None:
-                in_flight.commit(each.change)
+                in_flight.commit(queued.change)
             else:
-                in_flight.roll_back(each.change)
+                in_flight.roll_back(queued.change)
         if error is not None:
             log.info("share_partition.not_written", partition=str(self.key), reason=error.message)
-        for each in writes:
-            each.done(error)
+        for queued in writes:
+            queued.done(error)
         if error is not None and error.code in _FENCING:
             self.fence(error)
             return
@@ -251,7 +252,7 @@ class SharePartition:
             self.retire()
 
 
-def _told(error: KafkaError) -> KafkaError:
+def _client_error(error: KafkaError) -> KafkaError:
     """The error that a client gets for an error of the share coordinator."""
     if error.code in _COORDINATOR:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.internal_topics import create_topic, share_state_topic
 from ottla.coordinator.decisions import Waiter
@@ -27,6 +27,12 @@ from ottla.protocol.generated import write_share_group_state_request as write
 if TYPE_CHECKING:
     from ottla.broker.planes import SharePlane
     from ottla.coordinator.share.coordinator import ShareCoordinator
+    from ottla.protocol.generated.delete_share_group_state_response import DeleteShareGroupStateResponse
+    from ottla.protocol.generated.initialize_share_group_state_response import InitializeShareGroupStateResponse
+    from ottla.protocol.generated.read_share_group_state_response import ReadShareGroupStateResponse
+    from ottla.protocol.generated.read_share_group_state_summary_response import ReadShareGroupStateSummaryResponse
+    from ottla.protocol.generated.write_share_group_state_response import WriteShareGroupStateResponse
+    from ottla.protocol.primitives import Message, Struct
 
 log = get_logger(__name__)
 
@@ -44,10 +50,16 @@ _TRIES = 12
 """Fifteen seconds: long enough for a broker to be declared dead and its partitions led by another."""
 
 
+ShareGroupStateResponse: TypeAlias = (
+    "InitializeShareGroupStateResponse | ReadShareGroupStateResponse | WriteShareGroupStateResponse"
+    " | DeleteShareGroupStateResponse | ReadShareGroupStateSummaryResponse"
+)
+
+
 class _Question(NamedTuple):
     key: SharePartitionKey
     local: Callable[[ShareStateMachine, Waiter], ShareDecision]
-    request: Any
+    request: Message
     waiter: Waiter
     tries: int = 0
 
@@ -133,7 +145,7 @@ class BrokerSharePersister:
         else:
             answered(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def _answered(self, question: _Question, answer: Any) -> None:
+    def _answered(self, question: _Question, answer: object) -> None:
         passing = isinstance(answer, KafkaError) and answer.code in _PASSING
         if not passing or question.tries + 1 >= _TRIES:
             question.waiter(answer)
@@ -154,7 +166,7 @@ class BrokerSharePersister:
             log.warning("topic.not_created", topic=SHARE_GROUP_STATE_TOPIC, reason=error.message)
 
 
-def _only_result(response: Any) -> Any:
+def _only_result(response: ShareGroupStateResponse | None) -> Struct | KafkaError:
     """The row of a response about one share-partition, or its error."""
     if response is None:
         return KafkaError(ErrorCode.NETWORK_EXCEPTION)
