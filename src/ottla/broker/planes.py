@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ottla.broker.audit import AuditLog
     from ottla.broker.auto_creation import AutoCreation
+    from ottla.broker.broker import Broker
     from ottla.broker.channels import ControllerChannel, Peers, QuorumChannel
+    from ottla.broker.controller_server import ControllerServer
     from ottla.broker.departed import Departed
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
@@ -130,3 +132,15 @@ class TelemetryPlane(NodePlane, Protocol):
     """The metrics that clients push (KIP-714)."""
 
     telemetry: ClientTelemetry | None
+
+
+if TYPE_CHECKING:
+    # Every plane is one of these or a part of one, so that mypy refuses a node that lacks a member or has another type.
+
+    def _planes_of_a_broker(
+        broker: Broker,
+    ) -> tuple[CoordinatorPlane, MetadataPlane, ProducePlane, TelemetryPlane]:
+        return broker, broker, broker, broker
+
+    def _plane_of_a_controller(server: ControllerServer) -> ControlPlane:
+        return server
