@@ -41,7 +41,7 @@ def signature(handler: str) -> tuple[str, str, str]:
 
 def plane_of(handler: str) -> str:
     context, _, _ = signature(handler)
-    assert context.startswith("RequestContext[") and context.endswith("]"), f"{handler}: {context}"
+    assert context.startswith("RequestContext["), f"{handler}: {context}"
     return context.removeprefix("RequestContext[").removesuffix("]")
 
 
