@@ -62,7 +62,7 @@ def told(context, **high_watermarks: int) -> list[str]:
     answers = [
         (key, PartitionData(key.partition, 0, high_watermarks.get(key.topic, 0), 0, 0)) for key, _ in context.partitions
     ]
-    return [key.topic for key, _ in context.told(answers)]
+    return [key.topic for key, _ in context.response_partitions(answers)]
 
 
 def begun(sessions, *partitions: tuple[str, int, int], privileged: bool = False, version: int = 12, **fields) -> int:
@@ -110,7 +110,7 @@ def test_an_error_is_told_again(sessions):
     told(first, a=5)
     failing = [(PartitionKey("a", ZERO_UUID, 0), PartitionData(0, 6, -1, -1, -1))]
     for epoch in (1, 2):
-        assert sessions.open(request(session=first.session_id, epoch=epoch), 12).told(failing) == failing
+        assert sessions.open(request(session=first.session_id, epoch=epoch), 12).response_partitions(failing) == failing
     assert told(sessions.open(request(session=first.session_id, epoch=3), 12), a=5) == ["a"]
 
 
@@ -119,7 +119,7 @@ def test_partitions_with_records_go_to_the_end(sessions):
     told(first)
     second = sessions.open(request(session=first.session_id, epoch=1), 12)
     key_a = PartitionKey("a", ZERO_UUID, 0)
-    second.told([(key_a, PartitionData(0, 0, 9, 0, 0, records=b"batch"))])
+    second.response_partitions([(key_a, PartitionData(0, 0, 9, 0, 0, records=b"batch"))])
     third = sessions.open(request(session=first.session_id, epoch=2), 12)
     assert [topic for topic, _ in asked(third)] == ["b", "a"]
 

@@ -92,12 +92,12 @@ def test_pushes_add_up_and_are_told_until_the_client_goes() -> None:
     for _ in range(2):
         receiver.push(instance, wanted.id, terminating=False, compression=0, data=message("n", 5, delta=True))
         clock.now_ms += 1_000
-    assert [(name, value) for _, name, _, value in receiver.told()] == [("n", 10.0)]
+    assert [(name, value) for _, name, _, value in receiver.samples()] == [("n", 10.0)]
     packed = compress(GZIP, message("n", 7, delta=False))
     receiver.push(instance, wanted.id, terminating=False, compression=GZIP, data=packed)
-    assert [value for *_, value in receiver.told()] == [7.0]
+    assert [value for *_, value in receiver.samples()] == [7.0]
     clock.now_ms += 10_000
-    assert list(receiver.told()) == []
+    assert list(receiver.samples()) == []
 
 
 def test_what_is_refused() -> None:

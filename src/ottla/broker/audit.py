@@ -136,35 +136,35 @@ def _cut(value: object) -> object:
 
 def _codes(value: object, depth: int = 0) -> set[int]:
     """Every error code in a response."""
-    found: set[int] = set()
+    codes: set[int] = set()
     if depth > 6:
-        return found
+        return codes
     if isinstance(value, list):
         for item in paced(value, 5):
-            found |= _codes(item, depth + 1)
+            codes |= _codes(item, depth + 1)
     elif isinstance(value, Struct | Message):
         for name in type(value).__slots__:
             part = getattr(value, name)
             if name.endswith("error_code"):
-                found.add(part)
+                codes.add(part)
             elif isinstance(part, list | Struct):
-                found |= _codes(part, depth + 1)
-    return found
+                codes |= _codes(part, depth + 1)
+    return codes
 
 
 def _resources(value: object, depth: int = 0) -> set[str]:
     """The names in a request: topics, groups, principals; never values."""
-    found: set[str] = set()
+    names: set[str] = set()
     if depth > 4:
-        return found
+        return names
     if isinstance(value, list):
         for item in value[:_MAX_NAMES]:
-            found |= {item} if isinstance(item, str) else _resources(item, depth + 1)
+            names |= {item} if isinstance(item, str) else _resources(item, depth + 1)
     elif isinstance(value, Struct | Message):
         for name in type(value).__slots__:
             part = getattr(value, name)
             if name in _NAMES and isinstance(part, str):
-                found.add(part)
+                names.add(part)
             elif isinstance(part, list | Struct):
-                found |= _resources(part, depth + 1)
-    return found
+                names |= _resources(part, depth + 1)
+    return names

@@ -53,22 +53,22 @@ class CachedPartition:
         self.name: str | None = None
         """Of the topic that had its topic id when it was last looked for: it keeps the name when the topic is deleted."""
 
-    def remember(self, told: PartitionData) -> bool:
+    def remember(self, data: PartitionData) -> bool:
         """Store the offsets of the response; returns whether an incremental response must include the partition."""
         changed = (
-            told.high_watermark != self.high_watermark
-            or told.log_start_offset != self.log_start_offset
-            or told.preferred_read_replica >= 0
-            or bool(told.records)
-            or told.error_code != 0
-            or told.diverging_epoch.epoch >= 0
+            data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+            or data.preferred_read_replica >= 0
+            or bool(data.records)
+            or data.error_code != 0
+            or data.diverging_epoch.epoch >= 0
         )
-        self.high_watermark = -1 if told.error_code else told.high_watermark
-        self.log_start_offset = told.log_start_offset
+        self.high_watermark = -1 if data.error_code else data.high_watermark
+        self.log_start_offset = data.log_start_offset
         return changed
 
 
-Answer: TypeAlias = tuple[PartitionKey, PartitionData]
+FetchedPartition: TypeAlias = tuple[PartitionKey, PartitionData]
 
 
 class FetchSession:
@@ -87,8 +87,8 @@ class FetchSession:
         self.evictable_key: EvictableKey = (privileged, -1, session_id)
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
-    def update(self, asked: Mapping[PartitionKey, FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
-        for key, item in asked.items():
+    def update(self, requested: Mapping[PartitionKey, FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+        for key, item in requested.items():
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(item)
@@ -98,9 +98,9 @@ class FetchSession:
             self.partitions.pop(key, None)
 
 
-Wanted: TypeAlias = list[tuple[PartitionKey, FetchPartition]]
+RequestedPartitions: TypeAlias = list[tuple[PartitionKey, FetchPartition]]
 Topics: TypeAlias = "Mapping[Uuid, TopicImage]"
-Begin: TypeAlias = Callable[[list[Answer]], FetchSession | None]
+Begin: TypeAlias = Callable[[list[FetchedPartition]], FetchSession | None]
 
 
 class FetchContext:
@@ -108,7 +108,9 @@ class FetchContext:
 
     __slots__ = ("_begin", "_epoch", "partitions", "session")
 
-    def __init__(self, partitions: Wanted, session: FetchSession | None = None, begin: Begin | None = None) -> None:
+    def __init__(
+        self, partitions: RequestedPartitions, session: FetchSession | None = None, begin: Begin | None = None
+    ) -> None:
         self.partitions = partitions
         self.session = session
         self._begin = begin
@@ -128,7 +130,9 @@ class FetchContext:
         cached = None if self.session is None else self.session.partitions.get(key)
         return None if cached is None else cached.name
 
-    def told(self, answers: list[Answer], topics: Topics = MappingProxyType({})) -> list[Answer]:
+    def response_partitions(
+        self, answers: list[FetchedPartition], topics: Topics = MappingProxyType({})
+    ) -> list[FetchedPartition]:
         """What to put into the response; partitions that had data go to the end of the session's order."""
         if self._begin is not None:
             self.session = self._begin(answers)
@@ -182,7 +186,7 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH) or version < 7:
             return self._full(request, version, privileged=privileged)
         # No other request runs from here on: the session's epoch is checked and moved in one step.
-        asked, forgotten = _asked(request), _forgotten(request)
+        requested, forgotten = _requested(request), _forgotten(request)
         shard = self._cache.shard_of(request.session_id)
         session = shard.sessions.get(request.session_id)
         if session is None:
@@ -191,14 +195,14 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= FIRST_TOPIC_ID_VERSION):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(asked, forgotten)
+        session.update(requested, forgotten)
         size = len(session.partitions)
-        if asked and (size > MAX_SESSION_PARTITIONS if session.privileged else not self._has_room(size, 0)):
+        if requested and (size > MAX_SESSION_PARTITIONS if session.privileged else not self._has_room(size, 0)):
             shard.remove(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             shard.remove(session.id)
-            return FetchContext(list(asked.items()))  # partitions that it adds and forgets are answered
+            return FetchContext(list(requested.items()))  # partitions that it adds and forgets are answered
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         shard.touch(session, self._clock.monotonic_ms())
         return FetchContext([(k, c.request) for k, c in session.partitions.items()], session)
@@ -206,22 +210,22 @@ class FetchSessions:
     def _full(self, request: FetchRequest, version: int, *, privileged: bool) -> FetchContext:
         if request.session_id:
             self._cache.shard_of(request.session_id).remove(request.session_id)
-        partitions = _asked(request)
-        wanted = list(partitions.items())
+        partitions = _requested(request)
+        requested = list(partitions.items())
         if version < 7 or request.session_epoch == FINAL_EPOCH:
-            return FetchContext(wanted)
+            return FetchContext(requested)
 
-        def begin(answers: list[Answer]) -> FetchSession | None:
+        def begin(answers: list[FetchedPartition]) -> FetchSession | None:
             return self._begin(
                 partitions, answers, uses_topic_ids=version >= FIRST_TOPIC_ID_VERSION, privileged=privileged
             )
 
-        return FetchContext(wanted, begin=begin)
+        return FetchContext(requested, begin=begin)
 
     def _begin(
         self,
-        wanted: dict[PartitionKey, FetchPartition],
-        answers: list[Answer],
+        requested: dict[PartitionKey, FetchPartition],
+        answers: list[FetchedPartition],
         *,
         uses_topic_ids: bool,
         privileged: bool,
@@ -236,7 +240,7 @@ class FetchSessions:
             return None
         session = FetchSession(shard.new_id(), uses_topic_ids=uses_topic_ids, privileged=privileged, now_ms=now_ms)
         for key, data in answers:
-            session.partitions[key] = cached = CachedPartition(wanted[key])
+            session.partitions[key] = cached = CachedPartition(requested[key])
             cached.remember(data)
         shard.touch(session, now_ms)
         return session
@@ -249,7 +253,7 @@ def _note_name(cached: CachedPartition, key: PartitionKey, topics: Topics) -> No
         cached.name = topic.name
 
 
-def _asked(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
+def _requested(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
     """Of a partition that is named twice the last counts."""
     return {
         PartitionKey(topic.topic, topic.topic_id, item.partition): item

@@ -18,8 +18,8 @@ def current_leader(
     context: RequestContext[NodePlane], topic: str, topic_id: Uuid, partition: int
 ) -> tuple[NodeId, LeaderEpoch]:
     image = context.broker.image
-    found = image.topics_by_id.get(topic_id) if topic_id != ZERO_UUID else image.topics_by_name.get(topic)
-    registration = found.partitions.get(partition) if found is not None else None
+    topic_image = image.topics_by_id.get(topic_id) if topic_id != ZERO_UUID else image.topics_by_name.get(topic)
+    registration = topic_image.partitions.get(partition) if topic_image is not None else None
     return (-1, -1) if registration is None else (registration.leader, registration.leader_epoch)
 
 
@@ -29,10 +29,10 @@ def leader_endpoints(
     endpoint: Callable[[NodeId, str, int, str | None], EndpointT],
 ) -> list[EndpointT]:
     """Where those leaders listen, under the listener that the client came in by."""
-    found = []
+    endpoints = []
     for leader in leaders:
         broker = context.broker.image.brokers.get(leader)
         listener = broker.listeners.get(context.listener) if broker is not None else None
         if broker is not None and listener is not None:
-            found.append(endpoint(leader, listener.host, listener.port, broker.rack))
-    return found
+            endpoints.append(endpoint(leader, listener.host, listener.port, broker.rack))
+    return endpoints

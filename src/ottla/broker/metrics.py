@@ -67,9 +67,9 @@ class RequestTimes:
         self.count += 1
         self.total_ms += taken_ms
 
-    def quantiles(self, wanted: Sequence[float]) -> list[float]:
+    def quantiles(self, parts: Sequence[float]) -> list[float]:
         ordered = sorted(self._latest)
-        return [ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0 for part in wanted]
+        return [ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0 for part in parts]
 
 
 FlowKey = tuple[str, str, str, str, str]
@@ -163,9 +163,9 @@ class BrokerMetrics:
 
     def lineage(self) -> dict[str, list[dict[str, object]]]:
         """Who writes to and reads from each topic, since the node started."""
-        told: dict[str, list[dict[str, object]]] = {"produce": [], "fetch": []}
+        flows: dict[str, list[dict[str, object]]] = {"produce": [], "fetch": []}
         for (direction, topic, client_id, principal, host), flow in sorted(self.flows.items()):
-            told[direction].append(
+            flows[direction].append(
                 {
                     "topic": topic,
                     "client_id": client_id,
@@ -176,4 +176,4 @@ class BrokerMetrics:
                     "last_ms": flow.last_ms,
                 }
             )
-        return told
+        return flows

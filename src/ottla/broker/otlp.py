@@ -23,27 +23,27 @@ class Point(NamedTuple):
 
 def points(data: bytes) -> list[Point]:
     """The numbers of a MetricsData message; histograms are left out."""
-    found: list[Point] = []
+    numbers: list[Point] = []
     try:
         for resource_metrics in _children(data, 1):
             for scope_metrics in _children(resource_metrics, 2):
                 for metric in _children(scope_metrics, 2):
-                    found += _metric(metric)
-                    if len(found) > _MAX_POINTS:
+                    numbers += _metric(metric)
+                    if len(numbers) > _MAX_POINTS:
                         raise ValueError(f"more than {_MAX_POINTS} numbers in one message")
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"not OpenTelemetry metrics: {error}") from error
-    return found
+    return numbers
 
 
 def _metric(data: bytes) -> list[Point]:
     name = next((value.decode() for number, value in _fields(data) if number == 1 and isinstance(value, bytes)), "")
-    found = []
+    numbers = []
     for kind in (5, 7):  # gauge, sum
         for body in _children(data, kind):
             temporality = next((value for number, value in _fields(body) if number == 2 and isinstance(value, int)), 0)
-            found += [_point(name, point, is_delta=kind == 7 and temporality == 1) for point in _children(body, 1)]
-    return found
+            numbers += [_point(name, point, is_delta=kind == 7 and temporality == 1) for point in _children(body, 1)]
+    return numbers
 
 
 def _point(name: str, data: bytes, *, is_delta: bool) -> Point:
@@ -69,8 +69,8 @@ def _label(data: bytes) -> tuple[str, str]:
     return key, text
 
 
-def _children(data: bytes, wanted: int) -> Iterator[bytes]:
-    return (value for number, value in _fields(data) if number == wanted and isinstance(value, bytes))
+def _children(data: bytes, field_number: int) -> Iterator[bytes]:
+    return (value for number, value in _fields(data) if number == field_number and isinstance(value, bytes))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

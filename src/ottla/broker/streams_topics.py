@@ -38,10 +38,10 @@ class StreamsTopics:
         right was checked.
         """
         failed = self.errors([topic.name for topic in topics])
-        wanted = [topic for topic in topics if topic.name not in failed and topic.name not in self._in_flight]
-        if wanted:
-            self._in_flight |= {topic.name for topic in wanted}
-            task = asyncio.ensure_future(self._create(context, wanted, remember_ms))
+        missing = [topic for topic in topics if topic.name not in failed and topic.name not in self._in_flight]
+        if missing:
+            self._in_flight |= {topic.name for topic in missing}
+            task = asyncio.ensure_future(self._create(context, missing, remember_ms))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

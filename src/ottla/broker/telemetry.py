@@ -78,17 +78,17 @@ class ClientTelemetry:
     def subscribe(self, image: MetadataImage, instance_id: Uuid, client: Client) -> tuple[Uuid, Subscription]:
         now = self._clock.monotonic_ms()
         instance_id = self._new_id() if instance_id == ZERO_UUID else instance_id
-        wanted = subscription_for(image.configs, instance_id, client)
-        known = self._instances.get(instance_id)
-        if known is None:
-            self._add(instance_id, Instance(client, wanted, now))
+        subscription = subscription_for(image.configs, instance_id, client)
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            self._add(instance_id, Instance(client, subscription, now))
         else:
-            unchanged = known.subscription.id == wanted.id
-            early = now - max(known.last_get_ms, known.last_push_ms) < known.subscription.interval_ms
-            if unchanged and early and known.last_push_ms < known.last_get_ms:
+            unchanged = instance.subscription.id == subscription.id
+            early = now - max(instance.last_get_ms, instance.last_push_ms) < instance.subscription.interval_ms
+            if unchanged and early and instance.last_push_ms < instance.last_get_ms:
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "Asked again before the push interval was over")
-            known.subscription, known.last_get_ms = wanted, now
-        return instance_id, wanted
+            instance.subscription, instance.last_get_ms = subscription, now
+        return instance_id, subscription
 
     def push(
         self, instance_id: Uuid, subscription_id: int, *, terminating: bool, compression: int, data: bytes
@@ -139,7 +139,7 @@ class ClientTelemetry:
         gone = self._instances.pop(instance_id)
         self._series -= len(gone.series)
 
-    def told(self) -> Iterator[tuple[Client, str, tuple[tuple[str, str], ...], float]]:
+    def samples(self) -> Iterator[tuple[Client, str, tuple[tuple[str, str], ...], float]]:
         """The last value of every series, of the clients that are still there."""
         now = self._clock.monotonic_ms()
         for instance_id, instance in list(self._instances.items()):
@@ -166,7 +166,7 @@ def subscription_for(
         if all(pattern.fullmatch(facts[fact]) for fact, pattern in patterns.items()):
             intervals.append(settings.interval_ms)
             metrics += settings.metrics
-    wanted = (_ALL,) if _ALL in metrics else tuple(sorted(set(metrics)))
+    prefixes = (_ALL,) if _ALL in metrics else tuple(sorted(set(metrics)))
     interval_ms = min(intervals, default=DEFAULT_INTERVAL_MS)
-    identity = crc32(repr((wanted, interval_ms)).encode())
-    return Subscription(identity - (1 << 32) if identity >= 1 << 31 else identity, interval_ms, wanted)
+    identity = crc32(repr((prefixes, interval_ms)).encode())
+    return Subscription(identity - (1 << 32) if identity >= 1 << 31 else identity, interval_ms, prefixes)

@@ -63,18 +63,18 @@ class _Verification:
         producers: set[tuple[ProducerId, ProducerEpoch]] = set()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
-                found = _transactional(data.records)
-                if found is not None:
-                    producers.add(found[:2])
-                    self._guard(topic, data.index, found)
+                batch = _transactional(data.records)
+                if batch is not None:
+                    producers.add(batch[:2])
+                    self._guard(topic, data.index, batch)
         if len(producers) > 1:
             # Kafka refuses the request as a whole: nothing of it is appended.
             return self._append(self._refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        asked = frozenset(tp for tp, verdict in self._verdicts.items() if isinstance(verdict, Verification))
-        if not asked:
+        to_verify = frozenset(tp for tp, verdict in self._verdicts.items() if isinstance(verdict, Verification))
+        if not to_verify:
             return self._append(self._verdicts)
         transactional_id = self._request.transactional_id or ""
-        Verifier(broker, transactional_id, producers.pop(), asked, self._operation).ask_patiently(self._on_verified)
+        Verifier(broker, transactional_id, producers.pop(), to_verify, self._operation).ask_patiently(self._on_verified)
         return self._wait()
 
     def _guard(self, topic: TopicProduceData, index: int, batch: tuple[ProducerId, ProducerEpoch, int]) -> None:

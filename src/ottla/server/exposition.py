@@ -250,7 +250,7 @@ def _cluster(server: Broker | ControllerServer, *, active: bool) -> Iterator[Sam
 def _clients(broker: Broker) -> Iterator[Sample]:
     if broker.telemetry is None:
         return
-    for client, name, labels, value in broker.telemetry.told():
+    for client, name, labels, value in broker.telemetry.samples():
         client_labels = {
             "name": name,
             "client_id": client.client_id,

@@ -57,13 +57,13 @@ def _refused(
     context: RequestContext[GroupPlane], topic: AlterShareGroupOffsetsRequestTopic, code: ErrorCode
 ) -> AlterShareGroupOffsetsResponseTopic:
     rows = [
-        AlterShareGroupOffsetsResponsePartition(each.partition_index, code, code.message)
-        for each in paced(topic.partitions)
+        AlterShareGroupOffsetsResponsePartition(partition.partition_index, code, code.message)
+        for partition in paced(topic.partitions)
     ]
-    known = context.broker.image.topics_by_name.get(topic.topic_name)
-    if known is None:
+    image = context.broker.image.topics_by_name.get(topic.topic_name)
+    if image is None:
         return AlterShareGroupOffsetsResponseTopic(topic.topic_name, partitions=rows)
-    return AlterShareGroupOffsetsResponseTopic(topic.topic_name, known.id, rows)
+    return AlterShareGroupOffsetsResponseTopic(topic.topic_name, image.id, rows)
 
 
 def _failed(error: KafkaError) -> AlterShareGroupOffsetsResponse:

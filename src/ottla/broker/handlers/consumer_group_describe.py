@@ -33,6 +33,6 @@ def _hide(context: RequestContext[GroupPlane], group: DescribedGroup) -> None:
     topics = {name for member in group.members for name in member.subscribed_topic_names}
     for member in group.members:
         for assignment in (member.assignment, member.target_assignment):
-            topics |= {each.topic_name for each in assignment.topic_partitions}
+            topics |= {partitions.topic_name for partitions in assignment.topic_partitions}
     if not may_describe(context, topics):
         hide_members(group)

@@ -25,12 +25,14 @@ def handle(
 ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     waiting: list[Deletion] = []
-    wanted = {
+    offsets = {
         (topic.name, item.partition_index): item.offset
         for topic in paced(request.topics)
         for item in paced(topic.partitions)
     }
-    for (name, index), offset in paced(wanted.items(), 20):  # of a partition that is named twice the last offset counts
+    for (name, index), offset in paced(
+        offsets.items(), 20
+    ):  # of a partition that is named twice the last offset counts
         try:
             partition, low = _delete(context, name, index, offset)
             result = DeleteRecordsPartitionResult(index, low, 0)
@@ -54,19 +56,19 @@ def _delete(context: RequestContext[DataPlane], topic: str, index: int, offset: 
 class Deletion:
     """One partition whose followers have not all moved their log start offset yet."""
 
-    __slots__ = ("partition", "result", "wanted")
+    __slots__ = ("log_start_offset", "partition", "result")
 
     def __init__(self, partition: Partition, result: DeleteRecordsPartitionResult) -> None:
         self.partition = partition
         self.result = result
-        self.wanted = partition.log.log_start_offset
+        self.log_start_offset = partition.log.log_start_offset
 
     def settled(self) -> bool:
         if not self.partition.is_leader:
             self.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         self.result.low_watermark = self.partition.low_watermark
-        return self.result.low_watermark >= self.wanted
+        return self.result.low_watermark >= self.log_start_offset
 
     def refuse(self, code: ErrorCode) -> None:
         self.result.error_code = int(code)

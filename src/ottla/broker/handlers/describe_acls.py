@@ -20,14 +20,14 @@ def handle(context: RequestContext[NodePlane], request: DescribeAclsRequest) -> 
         return DescribeAclsResponse(
             error_code=int(ErrorCode.SECURITY_DISABLED), error_message="No Authorizer is configured on the broker"
         )
-    wanted = AclFilter(
+    acl_filter = AclFilter(
         request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter,
         request.principal_filter, request.host_filter, request.operation, request.permission_type,
     )  # fmt: skip
-    found: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for record in paced(list(context.broker.image.acls.values()), 3):
         acl = Acl.of(record)
-        if wanted.matches(acl):
-            resource = found.setdefault(acl[:3], DescribeAclsResource(acl.resource_type, acl.name, acl.pattern, []))
+        if acl_filter.matches(acl):
+            resource = resources.setdefault(acl[:3], DescribeAclsResource(acl.resource_type, acl.name, acl.pattern, []))
             resource.acls.append(AclDescription(acl.principal, acl.host, acl.operation, acl.permission))
-    return DescribeAclsResponse(error_message="", resources=list(found.values()))
+    return DescribeAclsResponse(error_message="", resources=list(resources.values()))

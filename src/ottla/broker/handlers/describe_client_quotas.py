@@ -27,7 +27,7 @@ _ANY = object()
 
 def handle(context: RequestContext[NodePlane], request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
-        wanted = _filter(request.components)
+        quota_filter = _filter(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=int(error.code), error_message=error.message, entries=None)
     image = context.broker.image
@@ -36,7 +36,7 @@ def handle(context: RequestContext[NodePlane], request: DescribeClientQuotasRequ
         entries=[
             EntryData(_parts(entity), [ValueData(key, value) for key, value in image.client_quotas[entity].items()])
             for entity in paced(image.quota_entities(), 5)
-            if _matches(entity, wanted, strict=request.strict)
+            if _matches(entity, quota_filter, strict=request.strict)
         ],
     )
 
@@ -47,22 +47,22 @@ def _parts(entity: QuotaEntity) -> list[EntityData]:
 
 
 def _filter(components: list[ComponentData]) -> dict[str, object]:
-    wanted: dict[str, object] = {}
+    quota_filter: dict[str, object] = {}
     for component in components:
         kind = component.entity_type
         if not kind:
             raise _invalid("Invalid empty entity type.")
-        if kind in wanted:
+        if kind in quota_filter:
             raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in _TYPES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        wanted[kind] = _match(component)
-    if "ip" in wanted and len(wanted) > 1:
+        quota_filter[kind] = _match(component)
+    if "ip" in quota_filter and len(quota_filter) > 1:
         raise _invalid(
             "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
             "filter component."
         )
-    return wanted
+    return quota_filter
 
 
 def _match(component: ComponentData) -> object:
@@ -78,11 +78,11 @@ def _match(component: ComponentData) -> object:
     return None if component.match_type == DEFAULT else _ANY
 
 
-def _matches(entity: QuotaEntity, wanted: dict[str, object], *, strict: bool) -> bool:
+def _matches(entity: QuotaEntity, quota_filter: dict[str, object], *, strict: bool) -> bool:
     parts = dict(entity)
-    if strict and len(parts) != len(wanted):
+    if strict and len(parts) != len(quota_filter):
         return False
-    return all(kind in parts and (name is _ANY or parts[kind] == name) for kind, name in wanted.items())
+    return all(kind in parts and (name is _ANY or parts[kind] == name) for kind, name in quota_filter.items())
 
 
 def _invalid(message: str) -> KafkaError:

@@ -23,24 +23,24 @@ def handle(context: RequestContext[ControlPlane], request: DescribeClusterReques
     here = CONTROLLERS if context.listener in broker.config.controller_listener_names else BROKERS
     if request.endpoint_type != here:
         return _refused(request.endpoint_type, here)
-    wanted = request.include_cluster_authorized_operations
+    with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=here,
         cluster_id=broker.cluster_id,
         controller_id=broker.quorum.leader_id if here == CONTROLLERS else named_controller(context),
         brokers=_controllers(context) if here == CONTROLLERS else _brokers(context, request),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )
 
 
-def _refused(asked: int, here: int) -> DescribeClusterResponse:
-    if asked not in _NAMES:
+def _refused(endpoint_type: int, here: int) -> DescribeClusterResponse:
+    if endpoint_type not in _NAMES:
         return DescribeClusterResponse(
-            error_code=int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE), error_message=f"Unsupported endpoint type {asked}"
+            error_code=int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+            error_message=f"Unsupported endpoint type {endpoint_type}",
         )
-    message = (
-        f"The request was sent to an endpoint of type {_NAMES[here]}, but we wanted an endpoint of type {_NAMES[asked]}"
-    )
+    types = _NAMES[here], _NAMES[endpoint_type]
+    message = "The request was sent to an endpoint of type {}, but we wanted an endpoint of type {}".format(*types)
     return DescribeClusterResponse(error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE), error_message=message)
 
 

@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 def handle(context: RequestContext[NodePlane], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=[_resource(context, request, asked) for asked in paced(request.resources, 100)]
+        results=[_resource(context, request, resource) for resource in paced(request.resources, 100)]
     )
 
 
 def _resource(
-    context: RequestContext[NodePlane], request: DescribeConfigsRequest, asked: DescribeConfigsResource
+    context: RequestContext[NodePlane], request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
-        rows = _rows(context, asked.resource_type, asked.resource_name)
+        rows = _rows(context, resource.resource_type, resource.resource_name)
     except KafkaError as error:
         # The answer for an unknown topic has an error code and no message.
         message = "" if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
-        return DescribeConfigsResult(int(error.code), message, asked.resource_type, asked.resource_name)
-    keys = set(paced(asked.configuration_keys or ()))
+        return DescribeConfigsResult(int(error.code), message, resource.resource_type, resource.resource_name)
+    keys = set(paced(resource.configuration_keys or ()))
     configs = [_row(row, request) for row in paced(rows, 2) if not keys or row.name in keys]
-    return DescribeConfigsResult(0, "", asked.resource_type, asked.resource_name, configs)
+    return DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name, configs)
 
 
 def _rows(context: RequestContext[NodePlane], resource_type: int, name: str) -> list[ConfigRow]:

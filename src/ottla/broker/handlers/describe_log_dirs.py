@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
 
 def handle(context: RequestContext[DataPlane], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    wanted: set[TopicPartition] | None = None
+    selected: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {
+        selected = {
             TopicPartition(topic.topic, index) for topic in paced(request.topics) for index in paced(topic.partitions)
         }
-    return DescribeLogDirsResponse(results=[_result(described, wanted) for described in context.broker.logs.describe()])
+    return DescribeLogDirsResponse(
+        results=[_result(described, selected) for described in context.broker.logs.describe()]
+    )
 
 
-def _result(described: LogDirDescription, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+def _result(described: LogDirDescription, selected: set[TopicPartition] | None) -> DescribeLogDirsResult:
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for replica in paced(described.replicas, 2):
-        if wanted is None or replica.partition in wanted:
+        if selected is None or replica.partition in selected:
             topics.setdefault(replica.partition.topic, []).append(
                 DescribeLogDirsPartition(
                     replica.partition.partition, replica.size_bytes, replica.offset_lag, replica.is_future

@@ -23,20 +23,22 @@ def handle(
     context: RequestContext[NodePlane], request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     image = context.broker.image
-    wanted = Counter(user.name for user in paced(request.users or ())) or Counter({name for _, name in image.scram})
-    known: dict[str, list[CredentialInfo]] = {}
+    users = Counter(user.name for user in paced(request.users or ())) or Counter({name for _, name in image.scram})
+    credentials: dict[str, list[CredentialInfo]] = {}
     for (mechanism, user), record in paced(sorted(image.scram.items())):
-        known.setdefault(user, []).append(CredentialInfo(mechanism, record.iterations))
+        credentials.setdefault(user, []).append(CredentialInfo(mechanism, record.iterations))
     return DescribeUserScramCredentialsResponse(
-        error_message="", results=[_described(known, name, count) for name, count in paced(wanted.items())]
+        error_message="", results=[_described(credentials, name, count) for name, count in paced(users.items())]
     )
 
 
-def _described(known: dict[str, list[CredentialInfo]], name: str, count: int) -> DescribeUserScramCredentialsResult:
+def _described(
+    credentials: dict[str, list[CredentialInfo]], name: str, count: int
+) -> DescribeUserScramCredentialsResult:
     if count > 1:
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         return DescribeUserScramCredentialsResult(name, int(ErrorCode.DUPLICATE_RESOURCE), message)
-    infos = known.get(name)
+    infos = credentials.get(name)
     if not infos:
         message = f"Attempt to describe a user credential that does not exist: {name}"
         return DescribeUserScramCredentialsResult(name, int(ErrorCode.RESOURCE_NOT_FOUND), message)

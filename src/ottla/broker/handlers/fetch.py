@@ -123,8 +123,8 @@ class Fetch:
         self.answers = []
         self.bytes_read = 0
         left = self._request.max_bytes
-        for key, wanted in paced(self.fetch_context.partitions, 10):
-            data = self._read_partition(key, wanted, left)
+        for key, requested in paced(self.fetch_context.partitions, 10):
+            data = self._read_partition(key, requested, left)
             self.answers.append((key, data))
             size = len(data.records) if data.records else 0
             if size and type(data.records) is bytes:
@@ -149,9 +149,9 @@ class Fetch:
             self.read()
             return
         for position in positions:
-            key, wanted = self.fetch_context.partitions[position]
+            key, requested = self.fetch_context.partitions[position]
             self.bytes_read -= self._sizes[position]
-            data = self._read_partition(key, wanted, max(self._request.max_bytes - self.bytes_read, 0))
+            data = self._read_partition(key, requested, max(self._request.max_bytes - self.bytes_read, 0))
             self._sizes[position] = len(data.records or b"")
             self.bytes_read += self._sizes[position]
 
@@ -161,16 +161,16 @@ class Fetch:
             self.read()
         return self.response()
 
-    def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
+    def _read_partition(self, key: PartitionKey, requested: FetchPartition, left: int) -> PartitionData:
         try:
             if self._context.broker.authorizer is not None and not self._may_read(key):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = self.partition(key)
             if self._context.version >= FIRST_ANY_REPLICA_VERSION:
-                partition.require_epoch(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
+                partition.require_epoch(max(requested.current_leader_epoch, NO_LEADER_EPOCH))
             else:
-                partition.require_leader(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
-            return self._read_log(partition, wanted, left)
+                partition.require_leader(max(requested.current_leader_epoch, NO_LEADER_EPOCH))
+            return self._read_log(partition, requested, left)
         except KafkaError as error:
             return self._failed(key, error)
 
@@ -194,37 +194,44 @@ class Fetch:
         replicas = self._context.broker.replicas
         if self._context.version < FIRST_TOPIC_ID_VERSION:
             return replicas.get(key.topic, key.partition)
-        found = replicas.by_id.get(key.topic_id)
-        partition = found.get(key.partition) if found is not None else None
+        partitions = replicas.by_id.get(key.topic_id)
+        partition = partitions.get(key.partition) if partitions is not None else None
         return partition if partition is not None else replicas.get_by_id(key.topic_id, key.partition)
 
-    def _read_log(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
+    def _read_log(self, partition: Partition, requested: FetchPartition, left: int) -> PartitionData:
         isolation_level = self._request.isolation_level
         log = partition.log
         data = PartitionData(
-            wanted.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, records=_NO_RECORDS
+            requested.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            records=_NO_RECORDS,
         )
         if isolation_level != READ_COMMITTED:
             data.aborted_transactions = None
-        if wanted.last_fetched_epoch >= 0 and self._diverges(partition, wanted, data):
+        if requested.last_fetched_epoch >= 0 and self._diverges(partition, requested, data):
             return data
         if partition.leader_state is not None and self._request.rack_id:
-            data.preferred_read_replica = self._preferred(partition, wanted.fetch_offset)
+            data.preferred_read_replica = self._preferred(partition, requested.fetch_offset)
             if data.preferred_read_replica >= 0:
                 self.stop = True
                 return data
-        limit = min(wanted.partition_max_bytes, left)
+        limit = min(requested.partition_max_bytes, left)
         first = self.bytes_read == 0
         end = data.last_stable_offset if isolation_level == READ_COMMITTED else data.high_watermark
         if limit <= 0:
-            _check_unread(partition, wanted.fetch_offset, end, limit)
+            _check_unread(partition, requested.fetch_offset, end, limit)
         if limit > 0 or first:
-            found = log.read(wanted.fetch_offset, limit, max_offset=end, min_one_batch=first)
-            if found.length:
-                data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
+            log_slice = log.read(requested.fetch_offset, limit, max_offset=end, min_one_batch=first)
+            if log_slice.length:
+                data.records = (
+                    log_slice if log_slice.length >= SENDFILE_FROM_BYTES else read_slice(partition, log_slice)
+                )
             if isolation_level == READ_COMMITTED:
-                data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found)
-        if not data.records and left < wanted.partition_max_bytes and wanted.fetch_offset < end:
+                data.aborted_transactions = _aborted(partition, requested.fetch_offset, log_slice)
+        if not data.records and left < requested.partition_max_bytes and requested.fetch_offset < end:
             self.stop = True  # the answer is full: there is more, and nothing to wait for
         return data
 
@@ -234,11 +241,11 @@ class Fetch:
         selector = self._context.broker.config.replica_selector_class
         return preferred_read_replica(partition, selector, self._request.rack_id, offset)
 
-    def _diverges(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
+    def _diverges(self, partition: Partition, requested: FetchPartition, data: PartitionData) -> bool:
         """Whether the reader's log diverges from this log before its fetch offset (KIP-595); then sets the diverging
         epoch.
         """
-        diverging = diverging_end(partition, wanted)
+        diverging = diverging_end(partition, requested)
         if diverging is None:
             return False
         data.diverging_epoch = diverging
@@ -282,7 +289,9 @@ class Fetch:
         answers = self.answers
         if self.stop:  # unknown partitions come last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
-        for key, data in paced(self.fetch_context.told(answers, self._context.broker.image.topics_by_id)):
+        for key, data in paced(
+            self.fetch_context.response_partitions(answers, self._context.broker.image.topics_by_id)
+        ):
             if key[:2] != last:
                 last = key[:2]
                 topics.append(FetchableTopicResponse(key.topic, key.topic_id, []))
@@ -302,29 +311,29 @@ def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> No
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A fetch cannot be of less than 0 bytes")
 
 
-def diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
+def diverging_end(partition: Partition, requested: FetchPartition) -> EpochEndOffset | None:
     """Where the reader's log diverges from this log; None when it does not diverge before its fetch offset."""
-    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(requested.last_fetched_epoch)
     if end_offset < 0 or epoch < 0:
         raise KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"Where epoch {wanted.last_fetched_epoch} ends is not known here"
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"Where epoch {requested.last_fetched_epoch} ends is not known here"
         )
-    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+    if epoch >= requested.last_fetched_epoch and end_offset >= requested.fetch_offset:
         return None
     return EpochEndOffset(epoch, end_offset)
 
 
-def read_slice(partition: Partition, found: LogSlice) -> bytes:
+def read_slice(partition: Partition, log_slice: LogSlice) -> bytes:
     try:
-        return found.read()
+        return log_slice.read()
     except OSError as error:
         raise partition.log.log_dir.storage_error(error) from error
 
 
-def _aborted(partition: Partition, offset: int, found: LogSlice) -> list[AbortedTransaction]:
-    if found.length == 0:
+def _aborted(partition: Partition, offset: int, log_slice: LogSlice) -> list[AbortedTransaction]:
+    if log_slice.length == 0:
         return []
-    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted_within(found, offset)]
+    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted_within(log_slice, offset)]
 
 
 class ParkedFetch:

@@ -22,13 +22,13 @@ def handle(
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     connection = context.connection
     client = Client(context.client_id or "", *connection.software, connection.client_host, connection.client_port)
-    instance_id, wanted = telemetry.subscribe(context.broker.image, request.client_instance_id, client)
+    instance_id, subscription = telemetry.subscribe(context.broker.image, request.client_instance_id, client)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
-        subscription_id=wanted.id,
+        subscription_id=subscription.id,
         accepted_compression_types=list(ACCEPTED_COMPRESSION),
-        push_interval_ms=wanted.interval_ms,
+        push_interval_ms=subscription.interval_ms,
         telemetry_max_bytes=telemetry.max_bytes,
         delta_temporality=True,
-        requested_metrics=list(wanted.metrics),
+        requested_metrics=list(subscription.metrics),
     )

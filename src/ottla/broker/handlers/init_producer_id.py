@@ -54,8 +54,8 @@ def _init_request(transactional_id: str, request: InitProducerIdRequest) -> Init
     )
 
 
-def _answer(given: ProducerIdAndEpoch) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+def _answer(producer: ProducerIdAndEpoch) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

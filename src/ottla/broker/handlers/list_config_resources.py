@@ -31,13 +31,13 @@ SUPPORTED = (
 
 
 def handle(context: RequestContext[NodePlane], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    wanted = request.resource_types or (SUPPORTED if context.version >= 1 else (RESOURCE_CLIENT_METRICS,))
-    if not set(SUPPORTED).issuperset(wanted):
+    resource_types = request.resource_types or (SUPPORTED if context.version >= 1 else (RESOURCE_CLIENT_METRICS,))
+    if not set(SUPPORTED).issuperset(resource_types):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(name, resource_type)
-            for resource_type in dict.fromkeys(wanted)
+            for resource_type in dict.fromkeys(resource_types)
             for name in paced(_names(context.broker.image, resource_type))
         ]
     )

@@ -68,8 +68,8 @@ def _answer(context: RequestContext[MetadataPlane], request: MetadataRequest) ->
         topics = [_topic(image, topic, request) for topic in paced(list(image.topics_by_name.values()), 3)]
     else:
         # Each topic once, as in Kafka: a name that comes a million times is one question.
-        once = {(asked.name, asked.topic_id): asked for asked in paced(request.topics or ())}
-        answers = [_requested(image, asked, request) for asked in paced(list(once.values()), 3)]
+        once = {(topic.name, topic.topic_id): topic for topic in paced(request.topics or ())}
+        answers = [_requested(image, topic, request) for topic in paced(list(once.values()), 3)]
         topics = list({answer.name or answer.topic_id: answer for answer in paced(answers)}.values())
     departed, now_ms = broker.departed, broker.clock.monotonic_ms()
     return MetadataResponse(
@@ -98,13 +98,15 @@ def named_controller(context: RequestContext[ControlPlane]) -> int:
     return own if own in alive else min(alive, default=-1)
 
 
-def _requested(image: MetadataImage, asked: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
-    if asked.topic_id != ZERO_UUID:
-        topic = image.topics_by_id.get(asked.topic_id)
+def _requested(
+    image: MetadataImage, requested: MetadataRequestTopic, request: MetadataRequest
+) -> MetadataResponseTopic:
+    if requested.topic_id != ZERO_UUID:
+        topic = image.topics_by_id.get(requested.topic_id)
         if topic is None:
-            return MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, asked.topic_id)
+            return MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, requested.topic_id)
         return _topic(image, topic, request)
-    name = asked.name or ""
+    name = requested.name or ""
     topic = image.topics_by_name.get(name)
     if topic is not None:
         return _topic(image, topic, request)

@@ -55,17 +55,17 @@ def _split(
     by_id = context.version >= _TOPIC_IDS_FROM
     for topic in paced(request.topics):
         image = context.broker.image
-        found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
-        if found is None:
+        topic_image = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
+        if topic_image is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refused(topic.name, topic.topic_id, topic.partitions, code))
             continue
-        exists = [item for item in paced(topic.partitions) if item.partition_index in found.partitions]
-        missing = [item for item in paced(topic.partitions) if item.partition_index not in found.partitions]
+        exists = [item for item in paced(topic.partitions) if item.partition_index in topic_image.partitions]
+        missing = [item for item in paced(topic.partitions) if item.partition_index not in topic_image.partitions]
         if exists:
-            accepted.append(OffsetCommitRequestTopic(found.name, found.id, exists))
+            accepted.append(OffsetCommitRequestTopic(topic_image.name, topic_image.id, exists))
         if missing:
-            refused.append(_refused(found.name, found.id, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            refused.append(_refused(topic_image.name, topic_image.id, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     return accepted, refused
 
 

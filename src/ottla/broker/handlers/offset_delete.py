@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 def handle(
     context: RequestContext[GroupPlane], request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
-    known, refused = _split(context, request)
+    existing, refused = _split(context, request)
 
     def answer(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
         _merge(response, refused)
         return response
 
     return ask(
-        partial(context.broker.groups.delete_offsets, OffsetDeleteRequest(request.group_id, known)),
+        partial(context.broker.groups.delete_offsets, OffsetDeleteRequest(request.group_id, existing)),
         answer,
         lambda error: OffsetDeleteResponse(error_code=error.code),
     )
@@ -45,7 +45,7 @@ def _split(
     context: RequestContext[GroupPlane], request: OffsetDeleteRequest
 ) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
     """The partitions that exist, and the answers for those that do not."""
-    known, refused = [], []
+    existing, refused = [], []
     image = context.broker.image
     for topic in paced(request.topics):
         exists: list[OffsetDeleteRequestPartition] = []
@@ -57,10 +57,10 @@ def _split(
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 missing.append(OffsetDeleteResponsePartition(item.partition_index, code))
         if exists:
-            known.append(OffsetDeleteRequestTopic(topic.name, exists))
+            existing.append(OffsetDeleteRequestTopic(topic.name, exists))
         if missing:
             refused.append(OffsetDeleteResponseTopic(topic.name, missing))
-    return known, refused
+    return existing, refused
 
 
 def _merge(response: OffsetDeleteResponse, refused: list[OffsetDeleteResponseTopic]) -> None:

@@ -113,10 +113,14 @@ def _answer(
 def find_partition(context: RequestContext[ProducePlane], topic: TopicProduceData, index: int) -> Partition:
     replicas = context.broker.replicas
     if context.version >= FIRST_TOPIC_ID_VERSION:
-        found = replicas.by_id.get(topic.topic_id)
-        return found[index] if found is not None and index in found else replicas.get_by_id(topic.topic_id, index)
-    found = replicas.by_name.get(topic.name)
-    return found[index] if found is not None and index in found else replicas.get(topic.name, index)
+        partitions = replicas.by_id.get(topic.topic_id)
+        if partitions is None or index not in partitions:
+            return replicas.get_by_id(topic.topic_id, index)
+    else:
+        partitions = replicas.by_name.get(topic.name)
+        if partitions is None or index not in partitions:
+            return replicas.get(topic.name, index)
+    return partitions[index]
 
 
 class Append:
@@ -162,11 +166,11 @@ class Append:
                 except LargeWalkError:
                     partitions.append(self._later(topic, data))
                 except KafkaError as error:
-                    found = error if several else whole_refusal(self._request) or error
-                    partitions.append(self._failed(topic, data.index, found))
+                    cause = error if several else whole_refusal(self._request) or error
+                    partitions.append(self._failed(topic, data.index, cause))
                     self._count_failure(topic)
             answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
-        return answers if len(answers) == 1 and answers[0].partition_responses else _told_once(answers)
+        return answers if len(answers) == 1 and answers[0].partition_responses else _merged_topics(answers)
 
     def _later(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         from ottla.broker.large_produce import LargeBatch
@@ -185,11 +189,11 @@ class Append:
             raise RuntimeError("a large walk without walkers")
         return walked(self._context, walks, self.large, self._now_ms, self._append_walked, finish)
 
-    def _append_walked(self, batch: LargeBatch, found: ValidatedBatches | KafkaError) -> PartitionProduceResponse:
+    def _append_walked(self, batch: LargeBatch, result: ValidatedBatches | KafkaError) -> PartitionProduceResponse:
         try:
-            if isinstance(found, KafkaError):
-                raise found
-            return self._partition(batch.topic, batch.data, found)
+            if isinstance(result, KafkaError):
+                raise result
+            return self._partition(batch.topic, batch.data, result)
         except KafkaError as error:
             self._count_failure(batch.topic)
             return self._failed(batch.topic, batch.data.index, error)
@@ -301,13 +305,13 @@ class Append:
         return deferred
 
 
-def _told_once(answers: list[TopicProduceResponse]) -> list[TopicProduceResponse]:
+def _merged_topics(answers: list[TopicProduceResponse]) -> list[TopicProduceResponse]:
     """A topic that was named twice in one, and none without partitions."""
     topics: dict[tuple[str, Uuid], TopicProduceResponse] = {}
     for answer in paced(answers):
-        known = topics.setdefault((answer.name, answer.topic_id), answer)
-        if known is not answer:
-            known.partition_responses += answer.partition_responses
+        topic = topics.setdefault((answer.name, answer.topic_id), answer)
+        if topic is not answer:
+            topic.partition_responses += answer.partition_responses
     return [answer for answer in paced(topics.values()) if answer.partition_responses]
 
 

@@ -81,24 +81,24 @@ class ReplicaFetch(Fetch):
         super().look_again(positions)
 
     def has_moved(self, partition: Partition, position: int, data: PartitionData) -> bool:
-        wanted = self.fetch_context.partitions[position][1]
-        return not data.records and partition.log.log_end_offset > wanted.fetch_offset
+        requested = self.fetch_context.partitions[position][1]
+        return not data.records and partition.log.log_end_offset > requested.fetch_offset
 
-    def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
+    def _read_partition(self, key: PartitionKey, requested: FetchPartition, left: int) -> PartitionData:
         try:
             partition = self.partition(key)
-            partition.require_leader(wanted.current_leader_epoch)
-            return self._read_replica(partition, wanted, left)
+            partition.require_leader(requested.current_leader_epoch)
+            return self._read_replica(partition, requested, left)
         except KafkaError as error:
             return self._failed(key, error)
 
-    def _read_replica(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
+    def _read_replica(self, partition: Partition, requested: FetchPartition, left: int) -> PartitionData:
         log = partition.log
-        offset = wanted.fetch_offset
-        data = PartitionData(wanted.partition, 0, log.high_watermark, -1, log.log_start_offset, records=b"")
+        offset = requested.fetch_offset
+        data = PartitionData(requested.partition, 0, log.high_watermark, -1, log.log_start_offset, records=b"")
         data.aborted_transactions = None
-        if wanted.last_fetched_epoch >= 0:
-            diverging = diverging_end(partition, wanted)
+        if requested.last_fetched_epoch >= 0:
+            diverging = diverging_end(partition, requested)
             if diverging is not None:
                 data.diverging_epoch = diverging
                 self.stop = True
@@ -107,14 +107,16 @@ class ReplicaFetch(Fetch):
             raise log.out_of_range(offset, log.log_start_offset)
         if self._counts:
             epoch = self._request.replica_state.replica_epoch
-            partition.follower_fetched(self._follower_id, epoch, offset, wanted.log_start_offset, self._now_ms)
+            partition.follower_fetched(self._follower_id, epoch, offset, requested.log_start_offset, self._now_ms)
             data.high_watermark = log.high_watermark
-        limit = min(wanted.partition_max_bytes, left)
+        limit = min(requested.partition_max_bytes, left)
         first = self.bytes_read == 0
         if offset < log.log_end_offset and (limit > 0 or first) and not self._throttled(partition):
-            found = log.read(offset, limit, min_one_batch=first)
-            if found.length:
-                data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
+            log_slice = log.read(offset, limit, min_one_batch=first)
+            if log_slice.length:
+                data.records = (
+                    log_slice if log_slice.length >= SENDFILE_FROM_BYTES else read_slice(partition, log_slice)
+                )
         return data
 
     def _throttled(self, partition: Partition) -> bool:
@@ -161,8 +163,8 @@ class ParkedReplicaFetch(ParkedFetch):
         session = self._fetch.fetch_context.session
         if session is None:
             return True  # no response had a high watermark yet
-        told = sum([cached.high_watermark for cached in session.partitions.values()])
-        return told != sum([partition.high_watermark for partition in self._partitions])
+        sent = sum([cached.high_watermark for cached in session.partitions.values()])
+        return sent != sum([partition.high_watermark for partition in self._partitions])
 
     def _watch(self, partition: Partition, callback: Callable[[], None]) -> None:
         partition.watch_tail(self, callback)

@@ -53,9 +53,9 @@ def handle(
         key.group_id,
         key.member_id,
         {
-            (topic.topic_id, each.partition_index): each.acknowledgement_batches
+            (topic.topic_id, row.partition_index): row.acknowledgement_batches
             for topic in paced(request.topics)
-            for each in paced(topic.partitions)
+            for row in paced(topic.partitions)
         },
         finish,
         is_renew=request.is_renew_ack,

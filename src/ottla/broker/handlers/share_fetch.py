@@ -80,7 +80,7 @@ def _session(context: RequestContext[SharePlane], request: ShareFetchRequest) ->
     key = SessionKey(request.group_id or "", request.member_id or "")
     places = _places(request)
     if request.share_session_epoch == INITIAL_EPOCH:
-        if any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions):
+        if any(row.acknowledgement_batches for topic in request.topics for row in topic.partitions):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         session = shares.sessions.begin(key, context.connection, places)
         shares.tie(context.connection)
@@ -98,9 +98,7 @@ def _session(context: RequestContext[SharePlane], request: ShareFetchRequest) ->
 
 
 def _places(request: ShareFetchRequest) -> list[Place]:
-    return [
-        (topic.topic_id, each.partition_index) for topic in paced(request.topics) for each in paced(topic.partitions)
-    ]
+    return [(topic.topic_id, row.partition_index) for topic in paced(request.topics) for row in paced(topic.partitions)]
 
 
 def _answer_later(
@@ -130,16 +128,16 @@ class _Exchange:
     def run(self) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
         request, context = self._request, self._context
         rows = {
-            (topic.topic_id, each.partition_index): each
+            (topic.topic_id, row.partition_index): row
             for topic in paced(request.topics)
-            for each in paced(topic.partitions)
+            for row in paced(topic.partitions)
         }
-        has_acknowledgements = any(each.acknowledgement_batches for each in rows.values())
+        has_acknowledgements = any(row.acknowledgement_batches for row in rows.values())
         acknowledge(
             context,
             request.group_id or "",
             request.member_id or "",
-            {place: each.acknowledgement_batches for place, each in rows.items()} if has_acknowledgements else {},
+            {place: row.acknowledgement_batches for place, row in rows.items()} if has_acknowledgements else {},
             self._on_acknowledged,
             is_renew=request.is_renew_ack,
         )
@@ -147,7 +145,9 @@ class _Exchange:
         if request.is_renew_ack:
             self._on_fetched({})
         else:
-            self._fetch = ShareFetch(context.broker, request, places, lambda found: self._on_fetched(errors | found))
+            self._fetch = ShareFetch(
+                context.broker, request, places, lambda fetched: self._on_fetched(errors | fetched)
+            )
             self._fetch.start()
         if self._response is not None:
             return self._response
@@ -175,8 +175,8 @@ class _Exchange:
         self._acknowledged = outcome
         self._maybe_answer()
 
-    def _on_fetched(self, found: dict[Place, PartitionData]) -> None:
-        self._fetched = found
+    def _on_fetched(self, fetched: dict[Place, PartitionData]) -> None:
+        self._fetched = fetched
         self._maybe_answer()
 
     def _maybe_answer(self) -> None:
@@ -209,7 +209,7 @@ class _Exchange:
         topics: dict[Uuid, ShareFetchableTopicResponse] = {}
         leaders: set[int] = set()
 
-        def tell(topic_id: Uuid, data: PartitionData) -> None:
+        def include(topic_id: Uuid, data: PartitionData) -> None:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id, [])
@@ -221,16 +221,16 @@ class _Exchange:
                 leader_id, epoch = current_leader(context, "", *place)
                 data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
                 leaders.add(leader_id)
-            told = self._session is None or self._session.is_told(
+            included = self._session is None or self._session.is_included(
                 place, records=bool(data.records), error=bool(data.error_code)
             )
-            if told or first or place in acknowledged:
-                tell(place[0], data)
+            if included or first or place in acknowledged:
+                include(place[0], data)
         for place, error in acknowledged.items():
             row = fetched.get(place)
             if row is None:
                 row = PartitionData(place[1], records=b"")
-                tell(place[0], row)
+                include(place[0], row)
             if error is not None:
                 row.acknowledge_error_code, row.acknowledge_error_message = error.code, error.message
         if leaders:

@@ -38,6 +38,6 @@ def _ask(context: RequestContext[GroupPlane], group_id: str) -> Callable[[Waiter
 
 
 def _hide(context: RequestContext[GroupPlane], group: DescribedGroup) -> None:
-    topics = {each.topic_name for member in group.members for each in member.assignment.topic_partitions}
+    topics = {partitions.topic_name for member in group.members for partitions in member.assignment.topic_partitions}
     if not may_describe(context, topics):
         hide_members(group)

@@ -33,9 +33,11 @@ def _response(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
 def _hide(context: RequestContext[GroupPlane], group: DescribedGroup) -> None:
     """A group whose topology names a topic which the client may not describe is not shown at all."""
     names: set[str] = set()
-    for each in (group.topology.subtopologies or ()) if group.topology is not None else ():
-        names.update(each.source_topics, each.repartition_sink_topics)
-        names.update(topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
+    for subtopology in (group.topology.subtopologies or ()) if group.topology is not None else ():
+        names.update(subtopology.source_topics, subtopology.repartition_sink_topics)
+        names.update(
+            topic.name for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
+        )
     if not may_describe(context, names):
         group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         group.error_message = "The described group uses topics that the client is not authorized to describe."

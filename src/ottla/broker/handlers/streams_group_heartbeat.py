@@ -72,9 +72,11 @@ def _refuse_topics(context: RequestContext[GroupPlane], topology: Topology) -> S
 def topics_of(topology: Topology) -> list[str]:
     """Every topic that the topology names, once."""
     names: dict[str, None] = {}
-    for each in paced(topology.subtopologies, 3):
-        names |= dict.fromkeys((*each.source_topics, *each.repartition_sink_topics))
-        names |= {topic.name: None for topic in (*each.repartition_source_topics, *each.state_changelog_topics)}
+    for subtopology in paced(topology.subtopologies, 3):
+        names |= dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_sink_topics))
+        names |= {
+            topic.name: None for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
+        }
     return list(names)
 
 
@@ -106,10 +108,10 @@ def _answer(context: RequestContext[GroupPlane], group_id: str, answer: StreamsA
 
 def _add_detail(response: StreamsGroupHeartbeatResponse, text: str) -> None:
     response.status = [
-        Status(each.status_code, each.status_detail + text)
-        if each.status_code == StatusCode.MISSING_INTERNAL_TOPICS
-        else each
-        for each in response.status or ()
+        Status(status.status_code, status.status_detail + text)
+        if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS
+        else status
+        for status in response.status or ()
     ]
 
 

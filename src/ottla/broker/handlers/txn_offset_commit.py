@@ -68,14 +68,16 @@ class _Commit:
         """The partitions that exist; answers for the others are made at once."""
         existing = []
         for topic in paced(self._request.topics):
-            found = self._context.broker.image.topics_by_name.get(topic.name)
-            known = {} if found is None else found.partitions
-            missing = [item.partition_index for item in paced(topic.partitions) if item.partition_index not in known]
+            image = self._context.broker.image.topics_by_name.get(topic.name)
+            partitions = {} if image is None else image.partitions
+            missing = [
+                item.partition_index for item in paced(topic.partitions) if item.partition_index not in partitions
+            ]
             if missing:
                 self._refused.append(_all(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            kept = [item for item in paced(topic.partitions) if item.partition_index in known]
-            if found is not None and kept:
-                self._topic_ids[topic.name] = found.id
+            kept = [item for item in paced(topic.partitions) if item.partition_index in partitions]
+            if image is not None and kept:
+                self._topic_ids[topic.name] = image.id
                 existing.append(TxnOffsetCommitRequestTopic(topic.name, kept))
         return existing
 

@@ -62,8 +62,8 @@ def _cannot_be_built(context: RequestContext[TransactionPlane], marker: Writable
     """A marker without a producer, when it is for a partition that is here."""
     if marker.producer_id != NO_PRODUCER_ID and marker.producer_epoch != NO_PRODUCER_EPOCH:
         return False
-    known = context.broker.replicas.by_name
-    return any(partition in known.get(topic, ()) for topic, partition in paced(_partitions(marker)))
+    replicas = context.broker.replicas.by_name
+    return any(partition in replicas.get(topic, ()) for topic, partition in paced(_partitions(marker)))
 
 
 def _refuse_all(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
@@ -97,8 +97,8 @@ class _Work:
 
     def _response(self) -> WriteTxnMarkersResponse:
         """The response leaves out a producer whose marker is for no partition."""
-        told = [_result(producer_id, codes) for producer_id, codes in paced(self.codes.items()) if codes]
-        return WriteTxnMarkersResponse(told)
+        results = [_result(producer_id, codes) for producer_id, codes in paced(self.codes.items()) if codes]
+        return WriteTxnMarkersResponse(results)
 
 
 class _Taker:

@@ -37,12 +37,12 @@ class _Offer(NamedTuple):
     place: Place
     share_partition: SharePartition
     offset: int
-    found: LogSlice | None
+    log_slice: LogSlice | None
     """None: the log start offset is above the expected offset."""
 
     @property
     def size(self) -> int:
-        return 0 if self.found is None else self.found.length
+        return 0 if self.log_slice is None else self.log_slice.length
 
 
 class ShareFetch:
@@ -124,7 +124,7 @@ class ShareFetch:
         if not _is_ready(share_partition):
             return 0
         offer = self._offer(place, share_partition, self._max_bytes)
-        return self._min_bytes if offer is None or offer.found is None else offer.size
+        return self._min_bytes if offer is None or offer.log_slice is None else offer.size
 
     def _on_timeout(self) -> None:
         if not self.finished:
@@ -142,12 +142,12 @@ class ShareFetch:
         size = sum(self._sizes.values())
         if not force and size < self._min_bytes:
             return False
-        found = {offer.place: data for offer, data in self._acquire(offers)}
-        if not force and not any(data.acquired_records for data in found.values()):
+        acquired = {offer.place: data for offer, data in self._acquire(offers)}
+        if not force and not any(data.acquired_records for data in acquired.values()):
             # Everything read was aborted, or gone from the log: there may be more behind it.
             self._on_progress(offers[0].place)
             return False
-        self._finish(found)
+        self._finish(acquired)
         return True
 
     def _offers(self) -> list[_Offer]:
@@ -157,7 +157,9 @@ class ShareFetch:
                 self._answers[place] = failed(place[1], share_partition.error)
             elif _is_ready(share_partition):
                 ready.append((place, share_partition))
-        offers = [self._offer(place, each, self._max_bytes // len(ready)) for place, each in ready]
+        offers = [
+            self._offer(place, share_partition, self._max_bytes // len(ready)) for place, share_partition in ready
+        ]
         return [offer for offer in offers if offer is not None]
 
     def _offer(self, place: Place, share_partition: SharePartition, max_bytes: int) -> _Offer | None:
@@ -170,21 +172,21 @@ class ShareFetch:
         level = self._isolation_level()
         try:
             partition.require_leader(share_partition.leader_epoch)
-            found = partition.read(offset, max_bytes, isolation_level=level, min_one_batch=True)
+            log_slice = partition.read(offset, max_bytes, isolation_level=level, min_one_batch=True)
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._answers[place] = failed(place[1], error)
                 return None
             in_flight.log_start_moved(partition.log.log_start_offset)
             return _Offer(place, share_partition, offset, None)
-        return _Offer(place, share_partition, offset, found)
+        return _Offer(place, share_partition, offset, log_slice)
 
     def _isolation_level(self) -> int:
         return group_limits.isolation_level(self._broker, self._request.group_id or "")
 
     def _acquire(self, offers: list[_Offer]) -> list[tuple[_Offer, PartitionData]]:
         """Each partition gives something, as long as the answer has room for it; the order is another each time."""
-        found = []
+        acquired = []
         left, left_bytes = self._request.max_records, self._max_bytes
         for offer in offers:
             data = PartitionData(offer.place[1], records=b"")
@@ -195,18 +197,18 @@ class ShareFetch:
                     self._answers[offer.place] = failed(offer.place[1], error)
                     continue
                 left_bytes -= len(data.records or b"")
-            found.append((offer, data))
-        return found
+            acquired.append((offer, data))
+        return acquired
 
     def _acquire_of(self, offer: _Offer, max_records: int, data: PartitionData) -> int:
         """How many records were acquired."""
         request, share_partition = self._request, offer.share_partition
         in_flight, limits = share_partition.in_flight, share_partition.limits
-        if in_flight is None or offer.found is None:
+        if in_flight is None or offer.log_slice is None:
             return 0
         # More batches than records may be locked are of no use.
         read = read_batches(
-            share_partition.partition, offer.found, offer.offset, self._isolation_level(), limits.max_record_locks
+            share_partition.partition, offer.log_slice, offer.offset, self._isolation_level(), limits.max_record_locks
         )
         if not read.batches:
             return 0
@@ -220,13 +222,13 @@ class ShareFetch:
         acquired = in_flight.acquire(acquire_request, read.spans, offer.offset, limits, read.aborted)
         if acquired:
             data.records = read.slice_for(acquired)
-            data.acquired_records = [AcquiredRecords(*each) for each in acquired]
+            data.acquired_records = [AcquiredRecords(*span) for span in acquired]
             share_partition.acquired()
-        return sum(each.last_offset - each.first_offset + 1 for each in acquired)
+        return sum(span.last_offset - span.first_offset + 1 for span in acquired)
 
-    def _finish(self, found: dict[Place, PartitionData]) -> None:
+    def _finish(self, acquired: dict[Place, PartitionData]) -> None:
         self.cancel()
-        self._done({**found, **self._answers})
+        self._done({**acquired, **self._answers})
 
 
 def _is_ready(share_partition: SharePartition) -> bool:

@@ -41,9 +41,9 @@ def first_offset(broker: NodePlane, group_id: str, partition: Partition) -> int:
         return partition.log.log_start_offset
     if reset.startswith(_BY_DURATION):
         since = broker.clock.time_ms() - _duration_ms(reset.removeprefix(_BY_DURATION))
-        found = partition.log.offset_for_timestamp(since)
-        if found is not None and found.offset < partition.high_watermark:
-            return found.offset
+        record = partition.log.offset_for_timestamp(since)
+        if record is not None and record.offset < partition.high_watermark:
+            return record.offset
     return partition.high_watermark
 
 

@@ -114,8 +114,8 @@ class SharePartition:
             self._timer.cancel()
         queue, self._queue = self._queue, []
         self._on_fenced(self)
-        for each in queue:
-            each.done(error)
+        for queued in queue:
+            queued.done(error)
         self._wake()
         self._watchers.clear()
 

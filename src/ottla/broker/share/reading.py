@@ -37,19 +37,19 @@ class ReadBatches(NamedTuple):
     def slice_for(self, acquired: Sequence[Acquired]) -> bytes:
         """The bytes of the batches from the first to the last that something was acquired of."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
-        wanted = [b for b in self.batches if b.header.last_offset >= first and b.header.base_offset <= last]
-        if not wanted or len(wanted) == len(self.batches):
+        covering = [b for b in self.batches if b.header.last_offset >= first and b.header.base_offset <= last]
+        if not covering or len(covering) == len(self.batches):
             return self.data
-        end = wanted[-1].position + wanted[-1].header.size
-        return self.data[wanted[0].position : end]
+        end = covering[-1].position + covering[-1].header.size
+        return self.data[covering[0].position : end]
 
 
 def read_batches(
-    partition: Partition, found: LogSlice, offset: int, isolation_level: int, max_batches: int
+    partition: Partition, log_slice: LogSlice, offset: int, isolation_level: int, max_batches: int
 ) -> ReadBatches:
-    """What `found` at `offset` holds, up to so many batches."""
+    """What `log_slice` at `offset` holds, up to so many batches."""
     try:
-        data = found.read()
+        data = log_slice.read()
     except OSError as error:
         raise partition.log.log_dir.storage_error(error) from error
     batches = [Batch(position, header) for position, header in islice(iterate_batches(data), max_batches)]
@@ -57,15 +57,15 @@ def read_batches(
         data = data[: batches[-1].position + batches[-1].header.size]
     aborted: list[OffsetSpan] = []
     if isolation_level == READ_COMMITTED:
-        aborted = _aborted(data, batches, partition.log.aborted_within(found, offset))
+        aborted = _aborted(data, batches, partition.log.aborted_within(log_slice, offset))
     return ReadBatches(data, batches, aborted)
 
 
 def _aborted(data: bytes, batches: list[Batch], transactions: Sequence[AbortedTxn]) -> list[OffsetSpan]:
     """As a consumer finds them: a transaction counts as aborted from its first offset up to its marker."""
-    waiting = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+    waiting = sorted(transactions, key=lambda transaction: transaction.first_offset, reverse=True)
     open_aborts: set[int] = set()
-    found = []
+    aborted = []
     for position, header in batches:
         while waiting and waiting[-1].first_offset <= header.last_offset:
             open_aborts.add(waiting.pop().producer_id)
@@ -73,8 +73,8 @@ def _aborted(data: bytes, batches: list[Batch], transactions: Sequence[AbortedTx
             if header.producer_id in open_aborts and _is_abort_marker(data, position):
                 open_aborts.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in open_aborts:
-            found.append(OffsetSpan(header.base_offset, header.last_offset))
-    return found
+            aborted.append(OffsetSpan(header.base_offset, header.last_offset))
+    return aborted
 
 
 def _is_abort_marker(data: bytes, position: int) -> bool:

@@ -47,7 +47,7 @@ class ShareSession:
     def next_epoch(self) -> None:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
-    def is_told(self, place: Place, *, records: bool, error: bool) -> bool:
+    def is_included(self, place: Place, *, records: bool, error: bool) -> bool:
         """Whether the response includes the partition. After an error, the next response includes the partition too."""
         due = self.partitions.get(place, False)
         if place in self.partitions:

@@ -56,10 +56,10 @@ class Shares:
 
     def open(self, key: SharePartitionKey) -> SharePartition:
         """The share-partition, which may still be reading its state; KafkaError unless we lead its partition."""
-        found = self._partitions.get(key)
-        if found is not None:
-            found.retiring = False
-            return found
+        share_partition = self._partitions.get(key)
+        if share_partition is not None:
+            share_partition.retiring = False
+            return share_partition
         partition = self._broker.replicas.get_by_id(key.topic_id, key.partition)
         partition.require_leader()
         made = SharePartition(self._broker, key, partition, self.persister, self._forget)
@@ -69,10 +69,10 @@ class Shares:
 
     def find(self, key: SharePartitionKey) -> SharePartition:
         """One that has given out records; KafkaError when there is none."""
-        found = self._partitions.get(key)
-        if found is None:
+        share_partition = self._partitions.get(key)
+        if share_partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found
+        return share_partition
 
     def _forget(self, share_partition: SharePartition) -> None:
         if self._partitions.get(share_partition.key) is share_partition:
