@@ -97,3 +97,22 @@ def test_a_dynamic_value_takes_the_place_of_its_synonyms() -> None:
 def test_a_dynamic_value_that_no_longer_parses_is_passed_over() -> None:
     config = recorded_node("plain").with_dynamic(cluster={"log.segment.bytes": "17", "log.roll.ms": "5"}, broker={})
     assert (config.log_segment_bytes, config.log_roll_ms) == (1 << 30, 5)
+
+
+def test_an_address_with_a_login_is_not_shown() -> None:
+    """A principal with DESCRIBE_CONFIGS read the registry's password in `ottla.schema.registry.url`."""
+    secret = "S3cret-in-an-address"
+    named = {
+        "ottla.schema.registry.url": f"http://service:{secret}@registry.example:8081",
+        "ottla.traces.endpoint": f"https://service:{secret}@traces.example/v1/traces",
+        "sasl.oauthbearer.token.endpoint.url": f"https://id:{secret}@provider.example/token",
+    }
+    config = load(golden("describe")["plain.properties"] | named)
+    rows = {row.name: row for row in describe_broker(config)}
+    assert secret not in repr(rows)
+    assert [(rows[name].value, rows[name].sensitive) for name in named] == [(None, True)] * 3
+    plain = load(
+        golden("describe")["plain.properties"] | {"ottla.schema.registry.url": "http://registry.example:8081/@"}
+    )
+    shown = {row.name: row for row in describe_broker(plain)}["ottla.schema.registry.url"]
+    assert (shown.value, shown.sensitive) == ("http://registry.example:8081/@", False)

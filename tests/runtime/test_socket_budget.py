@@ -80,3 +80,47 @@ def test_two_listeners_share_it_and_held_sockets_count() -> None:
             sock.close()
 
     asyncio.run(main())
+
+
+def test_a_node_gets_half_of_the_reserve() -> None:
+    budget = SocketBudget(clients=1, reserve=4)
+    assert budget.take()
+    assert [budget.take_for_node() for _ in range(3)] == [True, True, False]
+    assert [budget.take(privileged=True) for _ in range(3)] == [True, True, False]
+    budget.give_back_for_node()
+    assert budget.take_for_node()
+
+
+def test_a_node_connects_while_clients_have_all_other_sockets() -> None:
+    """One listener serves brokers and clients: a flood of clients kept followers away from their leader."""
+
+    async def main() -> None:
+        budget = SocketBudget(clients=2, reserve=2)
+        dispatcher: Any = Silent()
+        nodes: set[str] = set()
+        listener = Listener(
+            "A", bind("127.0.0.1", 0), dispatcher, BufferPool(), limits(), budget=budget, is_node=nodes.__contains__
+        )
+        listener.start()
+        clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
+        await connected(listener, 2)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(listener) == 2
+        nodes.add("127.0.0.1")
+        clients.append(socket.create_connection(("127.0.0.1", listener.port)))
+        await connected(listener, 3)
+        for client in clients:
+            client.close()
+        await connected(listener, 0)
+        assert len(budget) == 0
+        listener.stop()
+
+    async def connected(listener: Listener, count: int) -> None:
+        for _ in range(1000):
+            if len(listener) == count:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{len(listener)} connections, not {count}")
+
+    asyncio.run(main())

@@ -118,6 +118,27 @@ def test_the_users_file_is_followed_and_its_mistakes_are_named_without_values(tm
     assert "s3cret" not in str(mistake.value)
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "$2y$05$bbC4RQ1PZqBxbWl9xJqvqe3p9Y8o1n3kq8b1Y1Y1Y1Y1Y1Y1Y1Y1Y",
+        "$apr1$abcdefgh$ABCDEFGHIJKLMNOPQRSTU/",
+        "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=",
+        "$6$salt$hash",
+        "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA",
+    ],
+)
+def test_a_hash_of_htpasswd_is_not_a_password(tmp_path: Path, foreign: str) -> None:
+    """The hash itself was the password, with every right, and the password behind the hash was refused."""
+    file = tmp_path / "users"
+    file.write_text(f"alice:{foreign}\n")
+    with pytest.raises(WebAccessError, match="line 1: the user 'alice' has a hash of htpasswd") as refused:
+        WebUsers(file)
+    assert foreign not in str(refused.value)
+    file.write_text("alice:$ecret{SHA}\n")
+    assert WebUsers(file).find("alice", "$ecret{SHA}") is not None
+
+
 def test_hashes() -> None:
     assert check_password("p", hash_password("p"))
     assert not check_password("q", hash_password("p"))

@@ -2,12 +2,15 @@
 
 `connection.failed.authentication.delay.ms` is the wait after the first failures, as in Kafka; it doubles with every ten
 failures of a minute. Credentials from an address with too many refusals under way are not checked, so that guessing on
-many connections at once is no faster. Zero turns both limits off.
+many connections at once is no faster. Zero turns both limits off. An IPv6 network of 64 bits counts as one address,
+because its owner has all of its addresses.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+
+from ottla.security.hosts import network_of
 
 WINDOW_MS = 60_000.0
 DOUBLES_AFTER = 10
@@ -31,16 +34,16 @@ class FailedLogins:
 
     def allows(self, host: str) -> bool:
         """Whether credentials from this address are checked now."""
-        address = self._addresses.get(host)
+        address = self._addresses.get(network_of(host))
         return address is None or address.under_way < MAX_UNDER_WAY
 
     def failed(self, host: str, base_ms: float, now_ms: float) -> float:
         """A login has failed; how long its refusal waits. `refused` must follow."""
         if base_ms <= 0:
             return base_ms
-        address = self._addresses.get(host)
+        address = self._addresses.get(network_of(host))
         if address is None:
-            address = self._addresses[host] = _Address(now_ms)
+            address = self._addresses[network_of(host)] = _Address(now_ms)
             if len(self._addresses) > MAX_ADDRESSES:
                 self._addresses.popitem(last=False)
         elif now_ms - address.since_ms >= WINDOW_MS:
@@ -51,6 +54,6 @@ class FailedLogins:
 
     def refused(self, host: str) -> None:
         """The refusal has left, or the peer has."""
-        address = self._addresses.get(host)
+        address = self._addresses.get(network_of(host))
         if address is not None and address.under_way:
             address.under_way -= 1

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request
 
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import Attempt
-from ottla.env.http_answer import HTTPException, read_answer
+from ottla.env.http_answer import HTTPException
+from ottla.env.http_deadline import whole_answer
 from ottla.env.logging import get_logger
 from ottla.security.access_rules import OidcRules, check_address
 from ottla.security.jwks import JwksError, parse_keys
@@ -100,8 +101,7 @@ class _Keys:
 class Provider:
     def __init__(self, rules: OidcRules) -> None:
         self._rules = rules
-        context = ssl.create_default_context(cafile=rules.ca_file)
-        self._opener = build_opener(_NoRedirect(), HTTPSHandler(context=context))
+        self._tls = ssl.create_default_context(cafile=rules.ca_file)
         self._lock = threading.Lock()
         self._metadata: dict[str, Any] = {}
         self._metadata_at = 0.0
@@ -265,8 +265,7 @@ class Provider:
     def _get(self, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         request = Request(url, data=data, headers={"Accept": "application/json", **(headers or {})})  # noqa: S310 - checked addresses only
         try:
-            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
-                found = json.loads(read_answer(answer, MAX_ANSWER))
+            found = json.loads(whole_answer(request, MAX_ANSWER, TIMEOUT_S, _NoRedirect(), tls=self._tls))
         except HTTPError as error:
             raise ConsoleError(f"the provider answered {error.code}: {_reason(error)}", status=403) from None
         except (URLError, OSError, HTTPException, ValueError, RecursionError) as error:

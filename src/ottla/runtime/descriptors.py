@@ -38,16 +38,19 @@ class SocketBudget:
     """The sockets that peers have opened to this node, over all of its listeners and its HTTP server.
 
     Clients share `clients`. Controllers, brokers on their own listener, and the HTTP server have a reserve on top. So
-    a flood of clients blocks neither health checks nor connections between nodes.
+    a flood of clients blocks neither health checks nor connections between nodes. On a listener for brokers and clients,
+    peers with a node's address have half of the reserve: clients may run on that machine too.
     """
 
-    __slots__ = ("_clients", "_privileged", "clients", "reserve")
+    __slots__ = ("_clients", "_nodes", "_privileged", "clients", "reserve")
 
     def __init__(self, clients: int, reserve: int) -> None:
         self.clients = clients
         self.reserve = reserve
         self._clients = 0
         self._privileged = 0
+        self._nodes = 0
+        """The privileged sockets of `take_for_node`."""
 
     @classmethod
     def available(cls, max_connections: int) -> Self:
@@ -71,6 +74,17 @@ class SocketBudget:
                 return False
             self._clients += 1
         return True
+
+    def take_for_node(self) -> bool:
+        """As `take` of a privileged socket, within half of the reserve."""
+        if self._nodes >= self.reserve // 2 or not self.take(privileged=True):
+            return False
+        self._nodes += 1
+        return True
+
+    def give_back_for_node(self) -> None:
+        self._nodes -= 1
+        self.give_back(privileged=True)
 
     def give_back(self, *, privileged: bool = False) -> None:
         if privileged:

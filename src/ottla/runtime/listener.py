@@ -7,7 +7,7 @@ import contextlib
 import errno
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatcher
@@ -20,6 +20,7 @@ from ottla.runtime.listener_security import ListenerSecurity
 from ottla.runtime.lookout import Lookout
 from ottla.runtime.request_memory import RequestMemory
 from ottla.runtime.response_memory import ResponseMemory
+from ottla.security.hosts import plain_address
 from ottla.system.hangups import Hangups
 
 log = get_logger(__name__)
@@ -52,7 +53,7 @@ class Limits:
         busy_poll_us: int = 0,
     ) -> None:
         self.busy_poll_us = busy_poll_us
-        self.per_ip_overrides = dict(per_ip_overrides or {})
+        self.per_ip_overrides = {plain_address(host): limit for host, limit in (per_ip_overrides or {}).items()}
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
         self.idle_ms = idle_ms
@@ -88,7 +89,12 @@ class Listener:
         answers: ResponseMemory | None = None,
         *,
         privileged: bool = False,
+        per_ip: Counter[str] | None = None,
+        is_node: Callable[[str], bool] = lambda _host: False,
     ) -> None:
+        """`per_ip`: the connections of each address, shared by all listeners of a node, as in Kafka. `is_node`: whether
+        the address is one of the cluster's nodes; then the connection may use the reserve of sockets.
+        """
         self.name = name
         self.memory = None if privileged else memory
         self.answers = None if privileged else answers
@@ -104,7 +110,10 @@ class Listener:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._channels: set[Channel] = set()
-        self._per_ip: Counter[str] = Counter()
+        self._per_ip: Counter[str] = Counter() if per_ip is None else per_ip
+        self._is_node = is_node
+        self._from_reserve: set[Channel | socket.socket] = set()
+        """Connections of nodes on a listener for all, which took their socket from the reserve."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._hangups = Hangups(self._loop)
         self.lookout = Lookout(self._loop, limits.busy_poll_us)
@@ -148,13 +157,9 @@ class Listener:
             self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
     def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        host = address[0].removeprefix("::ffff:")  # an IPv4 peer of a socket for both, as ACLs and tools write it
-        limits = self._limits
-        if (
-            len(self._channels) >= limits.max_connections
-            or self._per_ip[host] >= limits.of_address(host)
-            or not self._budget.take(privileged=self._privileged)
-        ):
+        host = plain_address(address[0])
+        per_ip = self._per_ip.get(host, 0)
+        if per_ip >= self._limits.of_address(host) or not self._take_socket(sock, host):
             log.warning("connection.refused", peer=f"{host}:{address[1]}", reason="too many connections")
             sock.close()
             return
@@ -169,6 +174,9 @@ class Listener:
         gate = security.new_gate() if security is not None else None
         if security is not None:
             channel.limit_until_login(security.pre_login_bytes or PRE_AUTHENTICATION_BYTES)
+        if sock in self._from_reserve:
+            self._from_reserve.remove(sock)
+            self._from_reserve.add(channel)
         self._channels.add(channel)
         self._per_ip[host] += 1
         channel.start(
@@ -177,6 +185,22 @@ class Listener:
             )
         )
         self._hangups.watch(channel.fd, channel.on_hangup)
+
+    def _take_socket(self, sock: socket.socket, host: str) -> bool:
+        """Whether the budget has a socket. A node of the cluster gets one from the reserve when clients have the rest."""
+        if len(self._channels) < self._limits.max_connections and self._budget.take(privileged=self._privileged):
+            return True
+        if self._privileged or not self._is_node(host) or not self._budget.take_for_node():
+            return False
+        self._from_reserve.add(sock)
+        return True
+
+    def _give_back(self, holder: Channel | socket.socket) -> None:
+        if holder in self._from_reserve:
+            self._from_reserve.remove(holder)
+            self._budget.give_back_for_node()
+        else:
+            self._budget.give_back(privileged=self._privileged)
 
     def _too_fast(self, sock: socket.socket, host: str, rates: ConnectionRates) -> bool:
         """Whether the address is over its quota. Then the connection waits and is closed, as in Kafka. Over the node's
@@ -197,7 +221,7 @@ class Listener:
     def _let_go(self, sock: socket.socket) -> None:
         self._held.pop(sock).cancel()
         sock.close()
-        self._budget.give_back(privileged=self._privileged)
+        self._give_back(sock)
 
     def _new_channel(self, sock: socket.socket) -> Channel:
         if self._security is None or self._security.tls is None:
@@ -212,7 +236,7 @@ class Listener:
 
     def on_closed(self, channel: Channel) -> None:
         self._channels.discard(channel)
-        self._budget.give_back(privileged=self._privileged)
+        self._give_back(channel)
         self._hangups.forget(channel.fd)
         host = channel.connection.client_host
         self._per_ip[host] -= 1

@@ -10,13 +10,12 @@ look-up in a dict.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from ottla.model.acls import Operation, Permission
 from ottla.model.acls import PatternType as Pattern
 from ottla.model.acls import ResourceType as Resource
+from ottla.security.hosts import plain_address
 
 CLUSTER_NAME: Final = "kafka-cluster"
 WILDCARD: Final = "*"
@@ -193,16 +192,7 @@ class Authorizer:
 def _concerns(acl: Acl, principal: str, host: str) -> bool:
     if acl.principal not in (principal, ANY_USER):
         return False
-    return acl.host in (host, WILDCARD) or (":" in acl.host and _address(acl.host) == _address(host))
-
-
-@lru_cache(10_000)
-def _address(host: str) -> str:
-    """An IPv6 address in one spelling: Java, and so an ACL made for Apache Kafka, writes ::1 as 0:0:0:0:0:0:0:1."""
-    try:
-        return str(ip_address(host))
-    except ValueError:
-        return host
+    return acl.host in (host, WILDCARD) or (":" in acl.host and plain_address(acl.host) == plain_address(host))
 
 
 def _allows(granted: int, operation: int) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+
+from ottla.security.hosts import network_of
 
 LIMIT = 10
 WINDOW_S = 60.0
@@ -77,7 +78,7 @@ class WebLoginFailures:
         entry = self._entry(address)
         self._fade(entry)
         entry.used = min(entry.used + 1, float(self._limit))
-        self._addresses.move_to_end(_network(address))
+        self._addresses.move_to_end(network_of(address))
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -88,22 +89,10 @@ class WebLoginFailures:
         entry.at = now
 
     def _entry(self, address: str) -> _Address:
-        name = _network(address)
+        name = network_of(address)
         entry = self._addresses.get(name)
         if entry is None:
             entry = self._addresses[name] = _Address(at=self._monotonic())
             if len(self._addresses) > self._max:
                 self._addresses.popitem(last=False)
         return entry
-
-
-def _network(address: str) -> str:
-    try:
-        ip_address = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address[:64]
-    if isinstance(ip_address, ipaddress.IPv6Address):
-        if ip_address.ipv4_mapped is not None:
-            return str(ip_address.ipv4_mapped)
-        return str(ipaddress.ip_network((int(ip_address), 64), strict=False))
-    return str(ip_address)

@@ -17,10 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ottla.env.url_logins import has_login, without_login
+
 MAX_BYTES = 1024 * 1024
 PAUSE_S = 10.0
 """The least time between an answered request and the next request that a token causes."""
 FAILURE_PAUSE_S = 1.0
+FIRST_KEYS_WAIT_S = 2.0
+"""How long a login waits for the first keys while a different thread requests them. Longer than that, the address
+hangs, and a login is refused at once.
+"""
 MAX_AGE_S = 3600.0
 """The longest time that a key stays trusted after its removal from the key set."""
 
@@ -30,10 +36,14 @@ class JwksError(ValueError):
 
 
 def check_allowed(url: str, allowed: Iterable[str]) -> None:
-    """Raises JwksError unless `url` equals an allowed address, character by character, as Kafka compares them."""
+    """Raises JwksError unless `url` equals an allowed address, character by character, as Kafka compares them. `urllib`
+    sends no login of an address, and an error would show the password.
+    """
     scheme = urlsplit(url).scheme.lower()
     if scheme not in ("file", "http", "https"):
         raise JwksError(f"{scheme or 'no'} scheme: the address of the signing keys must be file, http or https")
+    if has_login(url):
+        raise JwksError(f"{without_login(url)} with a login in front: such an address is not supported")
     if url not in {entry.strip() for entry in allowed}:
         raise JwksError(f"{url} is not in ottla.sasl.oauthbearer.allowed.urls")
 
@@ -95,6 +105,8 @@ class UrlKeys:
         self._monotonic = monotonic
         self.fetched = FetchedKeys()
         self._one_at_a_time = threading.Lock()
+        self._requested_at = 0.0
+        """When the request that is under way began."""
 
     def current(self) -> Any:
         return self.fetched.keys
@@ -123,16 +135,28 @@ class UrlKeys:
         fetched.not_before = fetched.fetched_at + PAUSE_S
 
     def refresh_if_due(self) -> None:
-        """One thread requests the keys; other threads wait for it only if there are no keys yet."""
-        if not (self.refresh_due or self._is_old()) or not self._one_at_a_time.acquire(
-            blocking=self.fetched.keys is None
-        ):
+        """One thread requests the keys; other threads wait for it only if there are no keys yet, and only briefly."""
+        if not (self.refresh_due or self._is_old() or self._first_keys_are_coming()):
+            return
+        if not self._one_at_a_time.acquire(timeout=self._patience_s()):
             return
         try:
             if self.refresh_due or self._is_old():
+                self._requested_at = self._monotonic()
                 self.refresh()
         finally:
             self._one_at_a_time.release()
+
+    def _first_keys_are_coming(self) -> bool:
+        return self.fetched.keys is None and self._one_at_a_time.locked()
+
+    def _patience_s(self) -> float:
+        """How long to wait for the thread that requests keys; 0 does not wait."""
+        if self.fetched.keys is not None:
+            return 0.0
+        if not self._one_at_a_time.locked():
+            return FIRST_KEYS_WAIT_S
+        return max(0.0, self._requested_at + FIRST_KEYS_WAIT_S - self._monotonic())
 
     def _is_old(self) -> bool:
         now = self._monotonic()
@@ -155,17 +179,17 @@ def parse_keys(data: bytes) -> Any:
 
 def _get(url: str, timeout: float) -> bytes:
     from urllib.error import URLError
-    from urllib.request import HTTPRedirectHandler, build_opener
+    from urllib.request import HTTPRedirectHandler
 
-    from ottla.env.http_answer import HTTPException, read_answer
+    from ottla.env.http_answer import HTTPException
+    from ottla.env.http_deadline import whole_answer
 
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *_: Any, **__: Any) -> None:
             return None
 
     try:
-        with build_opener(NoRedirect()).open(url, timeout=timeout) as answer:
-            return read_answer(answer, MAX_BYTES)
+        return whole_answer(url, MAX_BYTES, timeout, NoRedirect())
     except (URLError, OSError, HTTPException, ValueError) as error:
         raise JwksError(f"{url}: {error}") from error
 

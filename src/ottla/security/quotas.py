@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ottla.security.hosts import plain_address
+
 PRODUCE = "producer_byte_rate"
 FETCH = "consumer_byte_rate"
 REQUEST = "request_percentage"
@@ -87,7 +89,7 @@ class QuotaTable:
         self._by_key: dict[str, dict[Entity, float]] = {}
         for entity, values in quotas.items():
             for key, value in values.items():
-                self._by_key.setdefault(key, {})[entity] = value
+                self._by_key.setdefault(key, {})[_one_spelling(entity)] = value
 
     def has(self, *keys: str) -> bool:
         return any(key in self._by_key for key in keys)
@@ -114,7 +116,14 @@ class QuotaTable:
 
     def of_address(self, host: str) -> float | None:
         quotas = self._by_key.get(CONNECTION, {})
-        return quotas.get((("ip", host),), quotas.get((("ip", None),)))
+        return quotas.get((("ip", plain_address(host)),), quotas.get((("ip", None),)))
+
+
+def _one_spelling(entity: Entity) -> Entity:
+    """An address as `plain_address` writes it; Kafka resolves the only name that is accepted, localhost."""
+    if len(entity) != 1 or entity[0][0] != "ip" or entity[0][1] is None:
+        return entity
+    return (("ip", "127.0.0.1" if entity[0][1] == "localhost" else plain_address(entity[0][1])),)
 
 
 class Sensors:

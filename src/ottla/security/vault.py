@@ -17,10 +17,11 @@ import ssl
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request
 
 from ottla.env.config.broker.config import BrokerConfig
-from ottla.env.http_answer import HTTPException, read_answer
+from ottla.env.http_answer import HTTPException
+from ottla.env.http_deadline import whole_answer
 from ottla.security.hosts import is_loopback
 from ottla.security.key_sources import KeyStoreError
 
@@ -50,8 +51,7 @@ class VaultSource:
         self._base = self._url.partition("/v1/")[0]
         self._token_file = config.ottla_encryption_master_key_token_file
         self._wrapped_file = config.ottla_encryption_master_key_wrapped_file
-        context = ssl.create_default_context(cafile=config.ottla_encryption_master_key_ca_file)
-        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirect())
+        self._tls = ssl.create_default_context(cafile=config.ottla_encryption_master_key_ca_file)
         self._lease_s = 0.0
         """The token's lease from the last renewal; 0 if the token does not expire or is not renewable."""
 
@@ -113,8 +113,8 @@ class VaultSource:
         data = None if body is None else json.dumps(body).encode()
         request = Request(url, data=data, headers=headers)  # noqa: S310 - http and https only, checked above
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
-                document = json.loads(read_answer(answer, _MAX_BYTES))
+            answer = whole_answer(request, _MAX_BYTES, _TIMEOUT_S, ProxyHandler({}), _NoRedirect(), tls=self._tls)
+            document = json.loads(answer)
         except HTTPError as error:
             error.close()
             kind = _RefusedError if error.code in (400, 401, 403) else KeyStoreError

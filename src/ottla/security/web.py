@@ -18,6 +18,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import ssl
 
 FAILURE_DELAY_S = 0.1
+LOGIN_THREADS = 4
+"""Threads that check tokens, and as many that check passwords."""
 PROXIES = "FORWARDED_ALLOW_IPS"
 """uvicorn's environment variable: addresses of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
 
@@ -64,6 +67,9 @@ class WebAccess:
         self._tls_client_ca = tls_client_ca
         self._realm = realm
         self.failures = WebLoginFailures()
+        # Tokens may wait for the address of the signing keys; passwords must not wait for them.
+        self._token_threads = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="tokens")
+        self._password_threads = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="passwords")
 
     @classmethod
     def from_options(
@@ -162,7 +168,7 @@ class WebAccess:
                 return None
             return await self.check(name, password, address)
         if scheme.lower() == "bearer" and self.bearer is not None:
-            user = await asyncio.get_running_loop().run_in_executor(None, self.bearer, value.strip())
+            user = await asyncio.get_running_loop().run_in_executor(self._token_threads, self.bearer, value.strip())
             if user is None:
                 self.failures.check(address)
                 self.failures.failed(address)
@@ -179,7 +185,9 @@ class WebAccess:
         if remembered_user is not None:
             return remembered_user
         async with self.failures.attempt(address):
-            user = await asyncio.get_running_loop().run_in_executor(None, self.users.find, name, password)
+            user = await asyncio.get_running_loop().run_in_executor(
+                self._password_threads, self.users.find, name, password
+            )
             if user is None:
                 self.failures.failed(address)
             return user

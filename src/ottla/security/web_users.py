@@ -4,7 +4,7 @@
 
     NAME:HASH or NAME:SECRET  the short form, with every right; a secret that holds a colon must be hashed
 
-An ambiguous line is refused with its number. `NAME:ROLE` is ambiguous: a role without a password, or a password that
+An ambiguous line is refused with its number, and so is a hash of htpasswd. `NAME:ROLE` is ambiguous: a role without a password, or a password that
 is the name of a role. So is a second line for the same name. A hash is `scrypt$SALT$HASH` (base64) or
 `pbkdf2_sha256$ITERATIONS$SALT$HASH` (hex). `hash_password` makes a scrypt hash; `ottla console --hash-password` prints
 one. The file is read again when it changes.
@@ -17,6 +17,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,10 @@ REMEMBER_S = 60.0
 _MAX_ITERATIONS = 10_000_000
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 32, "maxmem": 64 * 1024 * 1024}
 _SCHEMES = ("scrypt$", "pbkdf2_sha256$")
+_FOREIGN_HASHES = re.compile(
+    r"\$(2[abxy]?|apr1|1|5|6|7|y|argon2[a-z]*|scrypt)\$|\{(SHA|SSHA|SSHA256|SSHA512|CRYPT)\}", re.ASCII
+)
+"""How hashes of htpasswd, crypt and LDAP begin. As a plain secret, the hash would be the password."""
 
 
 class WebAccessError(ValueError):
@@ -178,6 +183,11 @@ def _entry(line: str, where: str) -> _Entry:
             raise WebAccessError(
                 f"{where}: the user {name!r} has a role and no password; write NAME:ROLE:HASH, with a hash of "
                 "`ottla console --hash-password` (a password that is the name of a role is not taken in plain)"
+            )
+        if _FOREIGN_HASHES.match(fields[0]):
+            raise WebAccessError(
+                f"{where}: the user {name!r} has a hash of htpasswd or crypt, which is not supported; write "
+                "NAME:ROLE:HASH, with a hash of `ottla console --hash-password`"
             )
         return _Entry(WebUser(name, "admin"), fields[0])
     roles = [role.strip() for role in fields[0].split(",")]

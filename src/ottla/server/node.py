@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from ottla.server.controller_channel import ControllerAddress, ControllerChannel
 from ottla.server.controller_part import ControllerPart
 from ottla.server.departures import Departures
 from ottla.server.directories import Directories
+from ottla.server.node_addresses import NodeAddresses
 from ottla.server.quorum import QuorumMember
 from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
@@ -66,6 +68,8 @@ class Node:
         self._pool = BufferPool()
         self._slices = Slices()
         self._budget = SocketBudget.available(config.max_connections)
+        self._per_ip: Counter[str] = Counter()
+        self._node_addresses = NodeAddresses(config.node_id)
         limit = config.queued_max_request_bytes
         self._memory = RequestMemory(limit) if limit > 0 else None
         self._answers = ResponseMemory(config.ottla_response_max_queued_bytes)
@@ -283,6 +287,8 @@ class Node:
                     self._memory,
                     self._answers,
                     privileged=controller or self._is_of_brokers(name),
+                    per_ip=self._per_ip,
+                    is_node=self._node_addresses.__contains__,
                 )
                 listener.start()
                 self._listeners.append(listener)
@@ -305,6 +311,7 @@ class Node:
             self._follow_dynamic_config(image)
         if self._security is not None:
             self._security.on_metadata(delta, image)
+        self._node_addresses.on_metadata(delta, image)
         broker = self.broker
         if broker is not None and broker.metrics is not None:
             for topic in delta.topics_deleted.values():
@@ -366,6 +373,7 @@ class Node:
         if self._controller_part is not None:
             self._controller_part.stop()
             self._controller_part = None
+        self._node_addresses.stop()
         if self._departures is not None:
             self._departures.stop()
             self._departures = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
@@ -174,13 +175,15 @@ async def _refresh(security: ListenerSecurity, first: asyncio.Event) -> None:
     from ottla.security.jwks import JwksError, UrlKeys
 
     loop = asyncio.get_running_loop()
+    # Not the loop's pool: an address that hangs would keep one of the threads that remove and sync files.
+    threads = ThreadPoolExecutor(1, thread_name_prefix="signing-keys")
     due = 0.0
     while True:
         sasl = security.sasl
         keys = sasl.keys if sasl is not None else None
         if isinstance(keys, UrlKeys) and sasl is not None and (keys.refresh_due or loop.time() >= due):
             try:
-                await loop.run_in_executor(None, keys.refresh)
+                await loop.run_in_executor(threads, keys.refresh)
                 due = loop.time() + sasl.keys_refresh_ms / 1000
             except JwksError as error:
                 log.error("signing_keys.not_fetched", reason=str(error))

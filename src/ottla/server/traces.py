@@ -15,6 +15,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from ottla.env.logging import get_logger
+from ottla.env.url_logins import without_login
 from ottla.protocol.generated.index import APIS
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class TraceSender:
             except (OSError, urllib.error.URLError, HTTPException, ValueError) as error:
                 self._metrics.spans_dropped += len(spans)
                 if not self._failing:
-                    log.warning("traces.refused", endpoint=self._endpoint, reason=str(error))
+                    log.warning("traces.refused", endpoint=without_login(self._endpoint), reason=str(error))
                 self._failing = True
                 return
             self._failing = False

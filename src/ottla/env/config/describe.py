@@ -1,6 +1,7 @@
 """DescribeConfigs: the rows of a resource, with sources and synonyms as Kafka gives them.
 
-A sensitive value (a password, or a name that the table does not have) is never shown, neither here nor in a synonym.
+A sensitive value (a password, an address with a login, or a name that the table does not have) is never shown, neither
+here nor in a synonym.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
+
+from ottla.env.url_logins import has_login
 
 from .broker.config import BrokerConfig, broker_synonyms, listener_base
 from .dynamic import dynamic
@@ -157,12 +160,15 @@ def _described_setting(config: BrokerConfig, name: str) -> Setting | None:
 def _row(
     setting: Setting | None, name: str, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
 ) -> ConfigRow:
+    with_login = any(text is not None and has_login(text) for text in (value, *(s.value for s in synonyms)))
+    if with_login:
+        value, synonyms = None, tuple(synonym._replace(value=None) for synonym in synonyms)
     return ConfigRow(
         name=name,
         value=value,
         source=_source(synonyms),
         read_only=read_only,
-        sensitive=setting is None or setting.kind is PASSWORD,
+        sensitive=with_login or setting is None or setting.kind is PASSWORD,
         kind=0 if setting is None else int(setting.kind),
         synonyms=synonyms,
         documentation=None if setting is None else setting.doc,
