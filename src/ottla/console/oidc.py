@@ -27,9 +27,9 @@ from urllib.request import HTTPRedirectHandler, Request
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import Attempt
 from ottla.env.http_answer import HTTPException
-from ottla.env.http_deadline import whole_answer
 from ottla.env.logging import get_logger
 from ottla.security.access_rules import OidcRules, check_address
+from ottla.security.http_deadline import whole_answer
 from ottla.security.jwks import JwksError, parse_keys
 from ottla.security.oauthbearer import TokenRefused, TokenRules, claimed_groups, token_claims
 

@@ -182,7 +182,7 @@ def _get(url: str, timeout: float) -> bytes:
     from urllib.request import HTTPRedirectHandler
 
     from ottla.env.http_answer import HTTPException
-    from ottla.env.http_deadline import whole_answer
+    from ottla.security.http_deadline import whole_answer
 
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *_: Any, **__: Any) -> None:

@@ -21,8 +21,8 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request
 
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.http_answer import HTTPException
-from ottla.env.http_deadline import whole_answer
 from ottla.security.hosts import is_loopback
+from ottla.security.http_deadline import whole_answer
 from ottla.security.key_sources import KeyStoreError
 
 _MAX_BYTES = 64 * 1024
