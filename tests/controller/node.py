@@ -9,6 +9,7 @@ from tests.controller.own_node import broker_registration, controller_registrati
 
 from ottla.controller.bootstrap import read_bootstrap
 from ottla.controller.config_rules import ConfigRules
+from ottla.controller.events import InSlices
 from ottla.controller.format import FormatRequest, format_storage
 from ottla.controller.runtime import Blocking, ControllerRuntime, run_inline
 from ottla.controller.state import ControllerState, RequestContext
@@ -70,6 +71,7 @@ class Node:
         blocking: Blocking = run_inline,
         storage: Any = None,
         clock: Any = None,
+        in_slices: InSlices | None = None,
     ) -> None:
         self.storage = storage or DiskStorage()
         self.clock = clock or SystemClock()
@@ -77,6 +79,7 @@ class Node:
         self.config = load(properties or node_properties(directory))
         self.directory = self.config.metadata_dir
         self.blocking = blocking
+        self.in_slices = in_slices
         self.broker_epoch = -1
 
     @property
@@ -114,7 +117,9 @@ class Node:
             clock=self.clock,
             random=self.random,
         )
-        self.runtime = ControllerRuntime(self.raft, self.state, new_answer=Answered, blocking=self.blocking)
+        self.runtime = ControllerRuntime(
+            self.raft, self.state, new_answer=Answered, blocking=self.blocking, in_slices=self.in_slices
+        )
         self.runtime.start(read_bootstrap(self.storage, self.directory))
         return self
 

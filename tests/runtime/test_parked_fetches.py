@@ -13,7 +13,7 @@ import pytest
 
 from ottla.broker.handlers.fetch import Fetch, ParkedFetch
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from ottla.replication import replicas
+from ottla.replication import put_off
 from ottla.testing import Broker
 from tests.robustness.wire import call, create_topic, encoded, fetch, produce
 from tests.support.frames import RawConnection
@@ -151,21 +151,21 @@ def test_a_peer_that_goes_while_its_large_fetch_is_handled_leaves_nothing(
 
 
 def test_many_new_replicas_are_made_over_many_turns(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "ADDED_AT_ONCE", 4)
+    monkeypatch.setattr(put_off, "AT_ONCE", 4)
     node = broker.node.broker
     assert node is not None
     turns: list[int] = []
-    make_next = replicas.Replicas._make_next
+    next_turn = put_off.PutOff.next
 
-    def counted(self: replicas.Replicas) -> None:
-        before = len(self.by_name.get("many", {}))
-        make_next(self)
-        turns.append(len(self.by_name.get("many", {})) - before)
+    def counted(self: put_off.PutOff) -> None:
+        before = len(node.replicas.by_name.get("many", {}))
+        next_turn(self)
+        turns.append(len(node.replicas.by_name.get("many", {})) - before)
 
-    monkeypatch.setattr(replicas.Replicas, "_make_next", counted)
+    monkeypatch.setattr(put_off.PutOff, "next", counted)
     with connect(broker) as connection:
         assert create_topic(connection, "many", 30) == 0
         until(broker, lambda: len(node.replicas.by_name["many"]) == 30)
-        assert sum(turns) == 26
-        assert max(turns) <= replicas.ADDED_IN_A_TURN
+        assert sum(turns) == 30 - put_off.IN_A_TURN
+        assert max(turns) <= put_off.IN_A_TURN
         assert produce(connection, "many", 29, b"x") == (0, 0)

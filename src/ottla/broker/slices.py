@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -98,6 +99,10 @@ class Job(Generic[ResultT]):
             raise self._error
         return self._result  # type: ignore[return-value]  # done and without an error
 
+    def outcome(self) -> tuple[ResultT | None, Exception | None]:
+        """Of the work that is done: its value and its exception."""
+        return self._result, self._error
+
     def then(self, on_done: Callable[[], None]) -> None:
         self._on_done = on_done
 
@@ -152,6 +157,14 @@ class Slices:
             self._fresh.append(job)
         self._schedule()
         return job
+
+    def run(self, work: Callable[[], ResultT], on_done: Callable[[ResultT | None, Exception | None], None]) -> None:
+        """Work of the node itself, whose size was checked before. `on_done` gets the result, or the exception."""
+        job: Job[ResultT] = self.start(lambda _job: work(), sys.maxsize)
+        if job.done:
+            on_done(*job.outcome())
+        else:
+            job.then(lambda: on_done(*job.outcome()))
 
     def _schedule(self) -> None:
         """One turn to come, whatever the number of jobs: a job that ends may start the next one of its connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, OK, ApiError, refused
@@ -12,6 +13,8 @@ from ottla.model.acls import PatternType as Pattern
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.create_acls_request import AclCreation, CreateAclsRequest
 from ottla.protocol.generated.create_acls_response import AclCreationResult, CreateAclsResponse
 from ottla.protocol.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
@@ -23,6 +26,8 @@ from ottla.protocol.generated.delete_acls_response import (
 from ottla.protocol.primitives import Message
 from ottla.security.acls import CLUSTER_NAME, Acl, AclFilter
 
+MAX_COMPARISONS = 1_000_000
+"""Of filters and ACLs in one DeleteAcls: a hundred filters without a name, with 10,000 ACLs."""
 EnumT = TypeVar("EnumT", Resource, Operation, Pattern, Permission)
 
 
@@ -32,10 +37,10 @@ def create_acls(
     require_authorizer(state)
     if any(_is_filter(creation) for creation in request.creations):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which cannot even make a binding of it
-    existing = {Acl.of(record) for record in state.image.acls.values()}
+    existing = {Acl.of(record) for record in paced(state.image.acls.values(), 2)}
     records: list[Message] = []
     results = []
-    for creation in request.creations:
+    for creation in paced(request.creations, 15):
         acl = Acl(
             creation.resource_type, creation.resource_name, creation.resource_pattern_type, creation.principal,
             creation.host, creation.operation, creation.permission_type,
@@ -115,25 +120,45 @@ def delete_acls(
     require_authorizer(state)
     removed: dict[bytes, Message] = {}
     results = []
-    for filter_request in request.filters:
+    stored = _StoredAcls(state.image.acls)
+    for filter_request in paced(request.filters, 5):
         try:
-            acl_pattern = acl_filter(filter_request)
+            matching = stored.matching(acl_filter(filter_request))
         except KafkaError as error:
             results.append(DeleteAclsFilterResult(error.code, error.message))
             continue
-        matching = []
-        for acl_id, record in state.image.acls.items():
-            acl = Acl.of(record)
-            if acl_pattern.matches(acl):
-                removed[bytes(acl_id)] = RemoveAccessControlEntryRecord(acl_id)
-                matching.append(DeleteAclsMatchingAcl(0, None, *acl))
-        results.append(DeleteAclsFilterResult(0, None, matching))
+        removed.update((bytes(acl_id), RemoveAccessControlEntryRecord(acl_id)) for acl_id, _ in paced(matching))
+        matches = [DeleteAclsMatchingAcl(0, None, *acl) for _, acl in paced(matching)]
+        results.append(DeleteAclsFilterResult(0, None, matches))
     if len(removed) > MAX_RECORDS_PER_USER_OP:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
             f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single delete operation.",
         )
     return Decision(DeleteAclsResponse(filter_results=results), list(removed.values()))
+
+
+class _StoredAcls:
+    """The ACLs as filters find them: a filter with a name compares only the ACLs of that name."""
+
+    def __init__(self, acls: Mapping[Uuid, AccessControlEntryRecord]) -> None:
+        self._all = [(acl_id, Acl.of(record)) for acl_id, record in paced(acls.items(), 2)]
+        self._by_name: dict[str, list[tuple[Uuid, Acl]]] = {}
+        for entry in paced(self._all):
+            self._by_name.setdefault(entry[1].name, []).append(entry)
+        self._comparisons = 0
+
+    def matching(self, acl_pattern: AclFilter) -> list[tuple[Uuid, Acl]]:
+        """Raises POLICY_VIOLATION when the filters of one request compare too many ACLs."""
+        by_name = acl_pattern.name is not None and acl_pattern.pattern != Pattern.MATCH
+        candidates = self._by_name.get(acl_pattern.name or "", []) if by_name else self._all
+        self._comparisons += len(candidates)
+        if self._comparisons > MAX_COMPARISONS:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"The filters of one request may compare {MAX_COMPARISONS} ACLs; name the resources, or send fewer filters.",
+            )
+        return [entry for entry in paced(candidates) if acl_pattern.matches(entry[1])]
 
 
 def acl_filter(filter_request: DeleteAclsFilter) -> AclFilter:

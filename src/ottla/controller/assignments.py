@@ -7,6 +7,7 @@ from ottla.controller.state import ControllerState
 from ottla.metadata.image import PartitionRegistration
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
+from ottla.model.pace import paced
 
 
 def check_manual_assignment(state: ControllerState, replicas: list[NodeId], replication_factor: int | None) -> None:
@@ -48,7 +49,7 @@ def placed_partitions(state: ControllerState, count: int, replication_factor: in
     """INVALID_REPLICATION_FACTOR when the brokers do not suffice."""
     brokers = list(state.image.brokers.values())
     partitions = []
-    for replicas in place_replicas(brokers, count, replication_factor, state.random):
+    for replicas in paced(place_replicas(brokers, count, replication_factor, state.random), 4):
         isr = [replica for replica in replicas if state.active(replica)]
         if not isr:
             raise KafkaError(

@@ -9,6 +9,7 @@ from ottla.controller.state import ControllerState, RequestContext
 from ottla.metadata.records import ClientQuotaRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated import client_quota_record as quota_records
 from ottla.protocol.generated.alter_client_quotas_request import AlterClientQuotasRequest, EntryData
 from ottla.protocol.generated.alter_client_quotas_response import AlterClientQuotasResponse, EntityData
@@ -34,7 +35,7 @@ def alter_client_quotas(
 ) -> Decision[Message, AlterClientQuotasResponse]:
     records: list[Message] = []
     results: dict[tuple[tuple[str, str | None], ...], ApiError] = {}
-    for entry in request.entries:
+    for entry in paced(request.entries, 15):
         key = tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))
         if key in results:
             results[key] = _invalid(f"Ignoring duplicate entity {_shown(entry)}")
@@ -43,7 +44,7 @@ def alter_client_quotas(
         records += made
     entries = [
         EntryResult(error.code, error.message, [EntityData(kind, name) for kind, name in key])
-        for key, error in results.items()
+        for key, error in paced(results.items(), 3)
     ]
     return Decision(AlterClientQuotasResponse(entries=entries), [] if request.validate_only else records)
 

@@ -25,6 +25,7 @@ from ottla.metadata.records import ClearElrRecord, ConfigRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.java_order import strings_in_java_order
+from ottla.model.pace import paced
 from ottla.model.quarantine import MODE_SETTING, QUARANTINE, TOPIC_SETTING, quarantine_topic, target_problem
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.alter_configs_request import AlterConfigsRequest
@@ -84,7 +85,7 @@ def _alter_each(
 ) -> list[tuple[Any, ApiError]]:
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
-    for resource in resources:
+    for resource in paced(resources, 40):
         key = (resource.resource_type, resource.resource_name)
         try:
             if counts[key] > 1:

@@ -11,6 +11,7 @@ from ottla.metadata.image import PartitionRegistration
 from ottla.metadata.snapshot import partition_record
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.generated.create_partitions_response import (
     CreatePartitionsResponse,
@@ -29,7 +30,7 @@ def create_partitions(
         if count > 1
     ]
     records: list[Message] = []
-    for topic in request.topics:
+    for topic in paced(request.topics, 10):
         if counts[topic.name] > 1:
             continue
         try:
@@ -60,7 +61,9 @@ def _grow(state: ControllerState, topic_request: CreatePartitionsTopic) -> list[
     factor = len(next(iter(topic.partitions.values())).replicas)
     partitions = _new_partitions(state, topic_request, current, additional, factor)
     version = state.image.metadata_version
-    return [partition_record(topic.id, current + i, partition, version) for i, partition in enumerate(partitions)]
+    return [
+        partition_record(topic.id, current + i, partition, version) for i, partition in enumerate(paced(partitions, 3))
+    ]
 
 
 def _new_partitions(
@@ -76,7 +79,7 @@ def _new_partitions(
         )
     return [
         manual_partition(state, first + i, assignment.broker_ids, factor)
-        for i, assignment in enumerate(topic_request.assignments)
+        for i, assignment in enumerate(paced(topic_request.assignments, 5))
     ]
 
 

@@ -18,6 +18,7 @@ from ottla.metadata.snapshot import partition_record
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, Uuid
+from ottla.model.pace import paced
 from ottla.model.topic_names import check_topic_name, collision_key, collision_keys, has_collision_chars
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.create_topics_response import (
@@ -35,15 +36,17 @@ def create_topics(
     results = []
     records: list[Message] = []
     _check_total(state, request)
-    collisions = collision_keys(state.image.topics_by_name)
+    shown = ShownConfigs(state)
+    may_collide = any(has_collision_chars(topic.name) for topic in request.topics)
+    collisions = collision_keys(state.image.topics_by_name) if may_collide else {}
     lower_case = {name.lower(): name for name in state.image.topics_by_name} if state.settings.names_ignore_case else {}
-    for topic in request.topics:
+    for topic in paced(request.topics, 30):
         if counts[topic.name] > 1 or topic.name == METADATA_TOPIC:
             continue
         try:
             _check_name(state, topic.name, collisions)
             _check_case(topic.name, lower_case)
-            result, topic_records = _create(state, topic, context)
+            result, topic_records = _create(state, topic, context, shown)
             if state.settings.names_ignore_case:
                 lower_case[topic.name.lower()] = topic.name
         except KafkaError as error:
@@ -73,15 +76,17 @@ def _check_total(state: ControllerState, request: CreateTopicsRequest) -> None:
 
 
 def _create(
-    state: ControllerState, topic: CreatableTopic, context: RequestContext
+    state: ControllerState, topic: CreatableTopic, context: RequestContext, shown: ShownConfigs
 ) -> tuple[CreatableTopicResult, list[Message]]:
     config_records = _config_records(state, topic, context)
     partitions = _partitions(state, topic)
     topic_id = state.new_uuid()
     version = state.image.metadata_version
     records: list[Message] = [TopicRecord(topic.name, topic_id), *config_records]
-    records += [partition_record(topic_id, index, partition, version) for index, partition in enumerate(partitions)]
-    return _succeeded(state, topic, topic_id, partitions, context), records
+    records += [
+        partition_record(topic_id, index, partition, version) for index, partition in enumerate(paced(partitions, 3))
+    ]
+    return _succeeded(topic, topic_id, partitions, context, shown), records
 
 
 def _check_name(state: ControllerState, name: str, collisions: dict[str, str]) -> None:
@@ -143,7 +148,7 @@ def _manual_partitions(state: ControllerState, topic: CreatableTopic) -> list[Pa
             )
     partitions: dict[int, PartitionRegistration] = {}
     factor: int | None = None
-    for assignment in topic.assignments:
+    for assignment in paced(topic.assignments, 5):
         index = assignment.partition_index
         if index in partitions:
             raise KafkaError(
@@ -159,29 +164,49 @@ def _manual_partitions(state: ControllerState, topic: CreatableTopic) -> list[Pa
     return [partitions[index] for index in range(len(partitions))]
 
 
+class ShownConfigs:
+    """The settings of new topics as the response shows them. Topics of one request with the same overrides share the
+    list: most requests have one set of overrides, and a list has a row for every setting.
+    """
+
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
+        self._shown: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
+        values = {config.name: config.value for config in topic.configs if config.value is not None}
+        key = frozenset(values.items())
+        if key not in self._shown:
+            self._shown[key] = self._rows(values)
+        return self._shown[key]
+
+    def _rows(self, values: dict[str, str]) -> list[CreatableTopicConfigs]:
+        state = self._state
+        rows = state.rules.topic_rows(values, cluster=state.cluster_config(), node=state.node_config())
+        return [
+            CreatableTopicConfigs(
+                row.name,
+                None if row.sensitive else values.get(row.name, row.value),  # as it was given, not as it is read
+                row.read_only,
+                row.source,
+                row.sensitive,
+            )
+            for row in rows
+        ]
+
+
 def _succeeded(
-    state: ControllerState,
     topic: CreatableTopic,
     topic_id: Uuid,
     partitions: list[PartitionRegistration],
     context: RequestContext,
+    shown: ShownConfigs,
 ) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
     if not context.may_describe_configs(topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
-    values = {config.name: config.value for config in topic.configs if config.value is not None}
-    rows = state.rules.topic_rows(values, cluster=state.cluster_config(), node=state.node_config())
-    result.configs = [
-        CreatableTopicConfigs(
-            row.name,
-            None if row.sensitive else values.get(row.name, row.value),  # as it was given, not as it is read
-            row.read_only,
-            row.source,
-            row.sensitive,
-        )
-        for row in rows
-    ]
+    result.configs = shown.of(topic)
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)
     return result

@@ -10,6 +10,7 @@ from ottla.metadata.records import RemoveTopicRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.protocol.primitives import Message
@@ -25,13 +26,13 @@ def delete_topics(
     results: list[DeletableTopicResult] = []
     names, ids = _requested_topics(request, results)
     topic_names: dict[Uuid, str] = {}
-    for topic_id in ids:
+    for topic_id in paced(ids, 2):
         topic = state.image.topics_by_id.get(topic_id)
         if topic is None:
             results.append(_result(None, topic_id, generic(ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
             topic_names[topic_id] = topic.name
-    for name in names:
+    for name in paced(names, 2):
         topic = state.image.topics_by_name.get(name)
         if topic is None:
             results.append(_result(name, ZERO_UUID, generic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
@@ -40,8 +41,8 @@ def delete_topics(
             results.append(_result(name, topic.id, ApiError(ErrorCode.INVALID_REQUEST, twice)))
         else:
             topic_names[topic.id] = name
-    records: list[Message] = [RemoveTopicRecord(topic_id) for topic_id in topic_names]
-    results += [_result(name, topic_id, OK) for topic_id, name in topic_names.items()]
+    records: list[Message] = [RemoveTopicRecord(topic_id) for topic_id in paced(topic_names)]
+    results += [_result(name, topic_id, OK) for topic_id, name in paced(topic_names.items(), 2)]
     return Decision(DeleteTopicsResponse(responses=results), records)
 
 
@@ -51,7 +52,7 @@ def _requested_topics(
     """The names and ids to delete; malformed and repeated entries are answered in `results`."""
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()
-    for topic in request.topics:
+    for topic in paced(request.topics):
         if topic.name is None and topic.topic_id == ZERO_UUID:
             nothing = ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
             results.append(_result(None, ZERO_UUID, nothing))

@@ -12,6 +12,7 @@ from ottla.metadata.records import PartitionChangeRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.pace import paced, spend
 from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest
 from ottla.protocol.generated.elect_leaders_response import (
     ElectLeadersResponse,
@@ -28,7 +29,7 @@ Partition = tuple[TopicImage, int, PartitionRegistration]
 
 def all_partitions(state: ControllerState) -> Iterator[Partition]:
     for topic in state.image.topics_by_id.values():
-        for index, partition in topic.partitions.items():
+        for index, partition in paced(topic.partitions.items()):
             yield topic, index, partition
 
 
@@ -68,6 +69,7 @@ def leader_and_isr_updates(
     records = []
     settings: dict[str, tuple[bool, int]] = {}
     for topic, index, partition in partitions:
+        spend(20)
         if topic.name not in settings:
             settings[topic.name] = (state.unclean_election_enabled(topic.name), state.min_isr(topic.name))
         unclean, min_isr = settings[topic.name]
@@ -92,7 +94,8 @@ def elect_leaders(
     if request.topic_partitions is None:
         for name, topic in state.image.topics_by_name.items():
             outcomes = [
-                (index, _elect(state, name, index, request.election_type, records)) for index in topic.partitions
+                (index, _elect(state, name, index, request.election_type, records))
+                for index in paced(topic.partitions, 20)
             ]
             attempted = [entry for entry in outcomes if entry[1].code != ErrorCode.ELECTION_NOT_NEEDED]
             results.append(_result(name, attempted))
@@ -100,7 +103,7 @@ def elect_leaders(
         for topic_request in request.topic_partitions:
             outcomes = [
                 (i, _elect(state, topic_request.topic, i, request.election_type, records))
-                for i in topic_request.partitions
+                for i in paced(topic_request.partitions, 20)
             ]
             results.append(_result(topic_request.topic, outcomes))
     return Decision(ElectLeadersResponse(error_code=0, replica_election_results=results), records)

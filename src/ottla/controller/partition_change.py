@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 
 from ottla.controller.state import ControllerState, has_online_directory
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_SINCE
@@ -169,8 +170,14 @@ class PartitionChange:
             record.adding_replicas = self.adding
 
 
+_changes_of = attrgetter(
+    *(name for name in PartitionChangeRecord.__slots__ if name not in ("partition_id", "topic_id"))
+)
+_NO_CHANGES = _changes_of(PartitionChangeRecord())
+
+
 def _is_empty(record: PartitionChangeRecord) -> bool:
-    return record == PartitionChangeRecord(partition_id=record.partition_id, topic_id=record.topic_id)
+    return bool(_changes_of(record) == _NO_CHANGES)
 
 
 def partition_change(

@@ -14,6 +14,7 @@ from ottla.metadata.image import PartitionRegistration, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -39,7 +40,7 @@ def alter_partition_reassignments(
     responses = []
     for topic in request.topics:
         partitions = []
-        for target in topic.partitions:
+        for target in paced(topic.partitions, 25):
             outcome = OK
             try:
                 record = _alter(state, topic.name, target, factor_may_change=request.allow_replication_factor_change)
@@ -134,7 +135,7 @@ def list_partition_reassignments(
             OngoingPartitionReassignment(
                 index, list(partition.replicas), list(partition.adding), list(partition.removing)
             )
-            for index in indexes
+            for index in paced(indexes)
             if (partition := topic.partitions.get(index)) is not None and partition.reassigning
         ]
         if ongoing:

@@ -6,18 +6,23 @@ the quorum's leader and has replayed everything that was committed before it was
 When the controller loses leadership, it drops its image with all uncommitted records, and refuses waiting requests with
 NOT_CONTROLLER. The next leader commits or undoes the appended records. Records that it commits come back as committed
 batches. A failing metadata disk is final: every waiting request is refused and `on_failure` is called.
+
+Decisions, and the replay of their records, are events (`ottla.controller.events`): a large event takes many turns of the
+loop. The append is one step, and a decision of an earlier leadership is dropped before its append.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ottla.controller.bootstrap import activation_records
 from ottla.controller.brokers import end_session, fence_broker, fence_stale_brokers
 from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
+from ottla.controller.events import ControllerEvents, Event, InSlices
 from ottla.controller.periodic import Periodic
 from ottla.controller.state import BrokerSession, ControllerState, RequestContext
 from ottla.env.logging import get_logger
@@ -26,9 +31,12 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.metadata.records import encode_frame
 from ottla.metadata.replay import replay_all
+from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
+from ottla.model.pace import paced
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest
 from ottla.protocol.primitives import Message
 from ottla.raft.driver import Blocking, Done, RaftDriver, Send, run_inline
 from ottla.raft.errors import BatchTooLargeError
@@ -42,6 +50,9 @@ _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
 )
 """The records of these requests are independent, so a very long list may go into several batches."""
+_ENCODE_UNITS = 10
+_REPLAY_UNITS = 4
+"""Work for one record, in units of about a microsecond."""
 
 log = get_logger(__name__)
 
@@ -74,6 +85,7 @@ class ControllerRuntime:
         on_failure: Callable[[OSError], None] = lambda _error: None,
         send: Send | None = None,
         timers: Timers | None = None,
+        in_slices: InSlices | None = None,
     ) -> None:
         self._raft = raft
         self.state = state
@@ -84,6 +96,10 @@ class ControllerRuntime:
         self._pending: deque[_Pending] = deque()
         self._periodic = Periodic(state)
         self._bootstrap: list[Message] = []
+        self._events = ControllerEvents(in_slices)
+        self._term = 0
+        """Rises when leadership begins or ends: a decision of an earlier term is not appended."""
+        self._ticking = False
         self.driver = RaftDriver(raft, self, blocking=blocking, send=send, timers=timers, on_failure=self._fail)
         self.active = False
 
@@ -112,12 +128,11 @@ class ControllerRuntime:
         records = None
         if self._pending and self._pending[0].last_offset == batch.last_offset and self.active:
             records = self._pending[0].records
-            records = records if len(records) == len(batch.frames) else None
+            records = records if len(records) == batch.frame_count else None
         self._committed.apply(batch, records)
         while self._pending and self._pending[0].last_offset <= batch.last_offset:
             pending = self._pending.popleft()
-            if pending.answer is not None and not pending.answer.done():
-                pending.answer.set_result(pending.response)
+            _respond(pending.answer, pending.response)
 
     def on_caught_up(self) -> None:
         self._committed.snapshot_if_due()
@@ -131,54 +146,86 @@ class ControllerRuntime:
             # The previous leader may hang together with its broker: the broker's session starts at the last contact.
             self.state.sessions[heard[0]] = BrokerSession(heard[1])
         self._periodic.restart()
+        self._term += 1
         self.active = True
         log.info("controller.activated", epoch=self._raft.epoch, offset=self.publisher.offset)
         records = activation_records(self.state, self._bootstrap)
-        if records:
-            self._append(records, None, None)
+        if records and self._append(records, self._encoded(records), None, None):
+            replay_all(self.state.image, MetadataDelta(), records)
 
     def on_resigned(self) -> None:
         """Refuse waiting requests: their records may never be committed."""
         self.active = False
+        self._term += 1
         log.info("controller.resigned", waiting=len(self._pending))
         self._refuse_pending(ErrorCode.NOT_CONTROLLER)
 
     def _refuse_pending(self, code: ErrorCode) -> None:
         while self._pending:
-            answer = self._pending.popleft().answer
-            if answer is not None and not answer.done():
-                answer.set_exception(KafkaError(code))
+            _refuse(self._pending.popleft().answer, code)
 
     # --------------------------------------------------------------------------------------------------------- requests
 
     def submit(self, request: Message, context: RequestContext) -> Answer:
-        """Decide now; answer when the decision's records, and all records before them, are committed. A heartbeat that
-        changes nothing is answered at once."""
+        """Decide when the events before have ended; answer when the decision's records, and all records before them,
+        are committed. A heartbeat that changes nothing is answered at once."""
         answer = self._new_answer()
-        if self.failure is not None or self.driver.closed:
-            answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-            return answer
-        if not self.active:
-            answer.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
-            return answer
-        decision = self.controller.decide(request, context)
+        urgent = isinstance(request, BrokerHeartbeatRequest | BrokerRegistrationRequest)
+        self._events.run(self._request(request, context, answer), partial(_fail_answer, answer), urgent=urgent)
+        return answer
+
+    def _request(self, request: Message, context: RequestContext, answer: Answer) -> Event:
+        if not self._accepts(answer):
+            return
+        term = self._term
+        decision, frames = yield lambda: self._decided(request, context)
+        if term != self._term or self.driver.closed:
+            _refuse(answer, ErrorCode.NOT_CONTROLLER)
+            return
         if decision.records:
+            atomic = type(request).__name__ not in _MAY_BE_SPLIT
             try:
-                self._append(
-                    decision.records, answer, decision.response, atomic=type(request).__name__ not in _MAY_BE_SPLIT
-                )
+                appended = self._append(decision.records, frames, answer, decision.response, atomic=atomic)
             except BatchTooLargeError as error:
                 from ottla.controller.error_responses import error_response
 
-                answer.set_result(error_response(request, KafkaError(ErrorCode.POLICY_VIOLATION, str(error))))
+                _respond(answer, error_response(request, KafkaError(ErrorCode.POLICY_VIOLATION, str(error))))
+                appended = False
+            if appended:
+                yield self._replay(decision.records)
             self.driver.pump()
         elif self._pending and not self._rests_on_committed(request):
             self._pending.append(_Pending(self._pending[-1].last_offset, [], answer, decision.response))
         else:
-            answer.set_result(decision.response)
+            _respond(answer, decision.response)
         if self._raft.unflushed() is not None:
             self.driver.pump()  # the decision was the quorum's own record
-        return answer
+
+    def _accepts(self, answer: Answer) -> bool:
+        """Whether this node decides; otherwise the answer has its error. A peer that left while its request waited for
+        other events has cancelled the answer: the request is dropped."""
+        if answer.done():
+            return False
+        if self.failure is not None or self.driver.closed:
+            _refuse(answer, ErrorCode.KAFKA_STORAGE_ERROR)
+        elif not self.active:
+            _refuse(answer, ErrorCode.NOT_CONTROLLER)
+        else:
+            return True
+        return False
+
+    def _decided(self, request: Message, context: RequestContext) -> tuple[Decision[Message, Message], list[bytes]]:
+        decision = self.controller.decide(request, context)
+        return decision, self._encoded(decision.records)
+
+    def _encoded(self, records: list[Message]) -> list[bytes]:
+        version = self.state.image.metadata_version
+        return [encode_frame(record, version) for record in paced(records, _ENCODE_UNITS)]
+
+    def _replay(self, records: list[Message]) -> Callable[[], None]:
+        """Only events read the controller's own image: no other event sees half of the records."""
+        image = self.state.image
+        return lambda: replay_all(image, MetadataDelta(), paced(records, _REPLAY_UNITS))
 
     def _rests_on_committed(self, request: Message) -> bool:
         """Whether the answer to a request without records is true of the committed metadata. That holds for a broker's
@@ -188,20 +235,26 @@ class ControllerRuntime:
         return self.publisher.image.brokers.get(request.broker_id) == self.state.image.brokers.get(request.broker_id)
 
     def _append(
-        self, records: list[Message], answer: Answer | None, response: Message | None, *, atomic: bool = True
-    ) -> None:
-        version = self.state.image.metadata_version
+        self,
+        records: list[Message],
+        frames: list[bytes],
+        answer: Answer | None,
+        response: Message | None,
+        *,
+        atomic: bool = True,
+    ) -> bool:
+        """Whether the records are in the log; the caller replays them next."""
         try:
-            last_offset = self.driver.append([encode_frame(record, version) for record in records], atomic=atomic)
+            last_offset = self.driver.append(frames, atomic=atomic)
         except OSError:
-            if answer is not None:
-                answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-            return
-        replay_all(self.state.image, MetadataDelta(), records)
+            _refuse(answer, ErrorCode.KAFKA_STORAGE_ERROR)
+            return False
         self._pending.append(_Pending(last_offset, records, answer, response))
+        return True
 
     def _fail(self, error: OSError) -> None:
         self.active = False
+        self._term += 1
         self._refuse_pending(ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_failure(error)
 
@@ -211,24 +264,42 @@ class ControllerRuntime:
         """Called about once a second: fence dead brokers, write a snapshot if it is due."""
         if self.failure is not None:
             return
-        records = fence_stale_brokers(self.state) if self.active else []
-        if self.active and not records:
-            records = self._periodic.due()
-        if records:
-            self.append_own(records)
+        if self.active and not self._ticking:
+            self._ticking = True
+            self._events.run(self._duties(), _raise, urgent=True)
         self._committed.snapshot_if_due()
+
+    def _duties(self) -> Event:
+        self._ticking = False
+        yield from self._own(lambda: fence_stale_brokers(self.state) or self._periodic.due())
 
     def fence(self, broker_id: NodeId, broker_epoch: int) -> None:
         """A broker of that epoch is certainly dead: neither fencing nor its next incarnation waits for its session."""
-        broker = self.state.image.brokers.get(broker_id)
-        if self.active and broker is not None and broker.epoch == broker_epoch and not broker.fenced:
-            end_session(self.state, broker_id)
-            self.append_own(fence_broker(self.state, broker))
 
-    def append_own(self, records: list[Message]) -> None:
+        def fence() -> list[Message]:
+            broker = self.state.image.brokers.get(broker_id)
+            if broker is None or broker.epoch != broker_epoch or broker.fenced:
+                return []
+            end_session(self.state, broker_id)
+            return fence_broker(self.state, broker)
+
+        self._events.run(self._own(fence), _raise, urgent=True)
+
+    def _own(self, decide: Callable[[], list[Message]]) -> Event:
         """Records that the active controller decides on by itself."""
-        self._append(records, None, None, atomic=False)
+        term = self._term
+        if not self.active:
+            return
+        records, frames = yield lambda: self._own_decision(decide)
+        if not records or term != self._term or self.driver.closed:
+            return
+        if self._append(records, frames, None, None, atomic=False):
+            yield self._replay(records)
         self.driver.pump()
+
+    def _own_decision(self, decide: Callable[[], list[Message]]) -> tuple[list[Message], list[bytes]]:
+        records = decide()
+        return records, self._encoded(records)
 
     def snapshot(self) -> None:
         if self.failure is None:
@@ -238,3 +309,22 @@ class ControllerRuntime:
         """Make everything durable, answer waiting requests, close the log; later requests are refused."""
         self.driver.close()
         self.active = False
+
+
+def _respond(answer: Answer | None, response: Message | None) -> None:
+    if answer is not None and not answer.done():
+        answer.set_result(response)
+
+
+def _refuse(answer: Answer | None, code: ErrorCode) -> None:
+    if answer is not None:
+        _fail_answer(answer, KafkaError(code))
+
+
+def _fail_answer(answer: Answer, error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -236,6 +236,8 @@ def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuot
         del image.client_quotas[entity]
         quota_order.on_entity_removed(image, delta.client_quotas)
         return
+    if len(values) == 1:
+        return
     former_keys = [key for key in limits_before if key in values]
     new_keys = strings_in_java_order(key for key in values if key not in limits_before)
     ordered = strings_in_java_order([*former_keys, *new_keys], initial_capacity=max(1, len(limits_before)))

@@ -15,7 +15,7 @@ from ottla.env.seams import Clock, RandomSource, Storage
 from ottla.model.ids import NO_NODE, NodeId, uuid_to_str
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.primitives import Message
-from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
+from ottla.protocol.records import SimpleRecord, build_batch
 from ottla.raft.config import RaftConfig
 from ottla.raft.elections import Elections
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
@@ -296,9 +296,13 @@ class RaftNode:
         for header, data in self.log.batches(start_offset):
             if header.last_offset >= self.high_watermark:
                 return
-            frames = [] if header.is_control else [record.value or b"" for record in iterate_records(data)]
             yield CommittedBatch(
-                header.base_offset, header.last_offset, header.leader_epoch, header.max_timestamp, frames
+                header.base_offset,
+                header.last_offset,
+                header.leader_epoch,
+                header.max_timestamp,
+                header.is_control,
+                data,
             )
 
     # ------------------------------------------------------------------------------------------- snapshots, describing

@@ -5,17 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.model.ids import NodeId, Uuid
+from ottla.protocol.records import iterate_records
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A committed batch of metadata frames; empty frames for a control batch."""
+    """A committed batch. Its bytes are read on request: the active controller has the records of its own batches."""
 
     base_offset: int
     last_offset: int
     epoch: int
     timestamp_ms: int
-    frames: list[bytes]
+    is_control: bool
+    data: bytes
+
+    @property
+    def frames(self) -> list[bytes]:
+        """The metadata frames; none for a control batch."""
+        return [] if self.is_control else [record.value or b"" for record in iterate_records(self.data)]
+
+    @property
+    def frame_count(self) -> int:
+        return 0 if self.is_control else self.last_offset - self.base_offset + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
@@ -20,6 +19,7 @@ from ottla.replication.fetchers import Fetchers
 from ottla.replication.moves import ReplicaMoves
 from ottla.replication.partition import Partition
 from ottla.replication.partition_states import PartitionEvent
+from ottla.replication.put_off import PutOff
 
 if TYPE_CHECKING:
     from ottla.env.config import TopicConfig
@@ -34,11 +34,6 @@ log = get_logger(__name__)
 
 TopicConfigs = Callable[[str], "TopicConfig"]
 """The effective settings of a topic, by name, as of the published image."""
-
-ADDED_AT_ONCE = 64
-"""New replicas that one change of the metadata makes at once; each is a folder with files."""
-ADDED_IN_A_TURN = 8
-"""Of the rest, in one turn of the loop. Until then the broker answers NOT_LEADER_OR_FOLLOWER, which clients retry."""
 
 
 class Replicas:
@@ -67,10 +62,9 @@ class Replicas:
         """Replicas were removed since the checkpoints were written."""
         self._missing_logs: set[tuple[Uuid, int]] = set()
         """Replicas of this node without a log: the disk was full, or their directory is offline."""
-        self.later: Callable[[Callable[[], None]], object] | None = None
-        """Calls in the next turn of the loop. None before the node serves and once its logs close: then no replica waits."""
-        self._to_make: dict[tuple[Uuid, int], None] = {}
-        self._room = ADDED_AT_ONCE
+        self.put_off = PutOff(self._checkpoint_removals)
+        """Replicas to make, to remove and to configure. Until a new replica is made, the broker returns
+        NOT_LEADER_OR_FOLLOWER for the replica, which clients retry."""
         self._verification_enabled = False
         self._on_added: list[Callable[[Partition], None]] = []
         self._on_removed: list[Callable[[Partition], None]] = []
@@ -157,11 +151,11 @@ class Replicas:
         """Subscriber of the metadata publisher."""
         self.context.image = image
         if delta.reloaded:
-            self._to_make.clear()
-            self._room = sys.maxsize
+            self.put_off.begin_whole()
             self._reload(image)
             return
-        self._room = ADDED_AT_ONCE
+        deleted = (len(self.by_id.get(topic_id, ())) for topic_id in delta.topics_deleted)
+        self.put_off.begin(sum(map(len, delta.partitions.values())) + sum(deleted) + len(delta.configs))
         for topic_id in delta.topics_deleted:
             self._remove_topic(topic_id)
         for topic_id, indexes in delta.partitions.items():
@@ -185,8 +179,15 @@ class Replicas:
             self._on_topic_config(name)
 
     def _on_topic_config(self, topic: str) -> None:
-        for partition in self.by_name.get(topic, {}).values():
-            partition.log.config = self._topic_config(topic)
+        if topic in self.by_name and not self.put_off.put_off(("config", topic), partial(self._configure, topic)):
+            self._configure(topic)
+
+    def _configure(self, topic: str) -> None:
+        partitions = self.by_name.get(topic)
+        if partitions:
+            config = self._topic_config(topic)
+            for partition in partitions.values():
+                partition.log.config = config
 
     def _on_broker_config(self) -> None:
         """A broker-level default changed: every topic may be affected."""
@@ -219,31 +220,18 @@ class Replicas:
 
     def _put_off(self, topic: TopicImage, index: int) -> bool:
         """Whether the replica is made in a later turn of the loop. Coordinators look for theirs at once."""
-        self._room -= 1
-        if self._room >= 0 or self.later is None or topic.name in INTERNAL_TOPICS:
-            return False
-        if not self._to_make:
-            self.later(self._make_next)
-        self._to_make[topic.id, index] = None
-        return True
+        return topic.name not in INTERNAL_TOPICS and self.put_off.put_off(
+            ("make", topic.id, index), partial(self._make, topic.id, index)
+        )
 
-    def _make_next(self) -> None:
-        """As the metadata is now: replicas may have been taken away or made meanwhile."""
-        if self.later is None:
-            return
-        replicas = list(islice(self._to_make, ADDED_IN_A_TURN))
-        for topic_id, index in replicas:
-            del self._to_make[topic_id, index]
-        self._room = len(replicas)
-        for topic_id, index in replicas:
-            topic = self.context.image.topics_by_id.get(topic_id)
-            if topic is not None and index in topic.partitions:
-                self._apply_topic(topic, {index})
-        if self._to_make:
-            self.later(self._make_next)
+    def _make(self, topic_id: Uuid, index: int) -> None:
+        """As the metadata is now: the replica may have been removed or made meanwhile."""
+        topic = self.context.image.topics_by_id.get(topic_id)
+        if topic is not None and index in topic.partitions:
+            self._apply_topic(topic, {index})
 
     def _checkpoint_removals(self) -> None:
-        if self._checkpoint_due:
+        if self._checkpoint_due and not self.put_off:
             self._checkpoint_due = False
             self._logs.checkpoint_deletion()
 
@@ -261,6 +249,7 @@ class Replicas:
 
     def _add(self, topic: TopicImage, index: int, directory_id: Uuid) -> Partition | None:
         tp = TopicPartition(topic.name, index)
+        self.put_off.do_now(("drop", tp))  # a replica of a deleted topic of the same name
         try:
             partition_log = self._log_of(tp, topic, directory_id)
         except KafkaError as error:
@@ -321,7 +310,7 @@ class Replicas:
         if name is not None:
             self._logs.destroy_keys(name)
         for partition in partitions.values():
-            self._drop(partition)
+            self._drop_in_turn(partition)
 
     def _remove(self, partition: Partition) -> None:
         """A reassignment has removed the replica from this node; the other replicas stay."""
@@ -333,7 +322,17 @@ class Replicas:
             self.names.pop(partition.topic_id, None)
             if self.by_name.get(name) is partitions:
                 del self.by_name[name]
-        self._drop(partition)
+        self._drop_in_turn(partition)
+
+    def _drop_in_turn(self, partition: Partition) -> None:
+        """No request finds the partition any more; its waiters and its folder may wait for a later turn of the loop."""
+        tp = partition.topic_partition
+        if tp.topic in INTERNAL_TOPICS or not self.put_off.put_off(("drop", tp), partial(self._drop, partition)):
+            self._drop(partition)
+
+    def finish_removals(self) -> None:
+        """The logs are about to close: a removed replica that is still there would be a stray after the next start."""
+        self.put_off.finish("drop")
 
     def _drop(self, partition: Partition) -> None:
         self.fetchers.forget(partition)

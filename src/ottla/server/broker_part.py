@@ -70,7 +70,7 @@ class BrokerPart:
         self._housekeeping: Housekeeping | None = None
         self._peers = BrokerPeers(lambda: self._config, quorum.publisher)
         replicas = self._make_replicas()
-        replicas.later = self._timers.call_soon
+        replicas.put_off.later = self._timers.call_soon
         self._replication = Replication(lambda: self._config, replicas, self._timers, controller)
         self._registration = self._register_as(identity, replicas)
         self.broker = self._build(identity, replicas)
@@ -250,10 +250,11 @@ class BrokerPart:
         self._peers.close()
 
     def close_logs(self, *, clean: bool) -> None:
-        self.broker.replicas.later = None
         if clean:
+            self.broker.replicas.finish_removals()
             self._logs.shutdown(self._clock.time_ms(), self._registration.broker_epoch, run_all=_in_threads)
         else:
+            self.broker.replicas.put_off.later = None
             self._logs.abandon()
 
     # ------------------------------------------------------------------------------------------------------- meanwhile

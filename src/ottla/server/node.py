@@ -227,6 +227,7 @@ class Node:
             identity,
             endpoints=voter_endpoints(self.config, self.ports),
             on_failure=self.fail,
+            in_slices=self._slices.run,
         )
         quorum.start()
         return quorum

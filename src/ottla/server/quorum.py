@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ottla.controller.bootstrap import read_bootstrap
 from ottla.controller.config_rules import ConfigRules
+from ottla.controller.events import InSlices
 from ottla.controller.observer import MetadataObserver
 from ottla.controller.runtime import ControllerRuntime, Done
 from ottla.controller.state import ControllerSettings, ControllerState
@@ -68,6 +69,7 @@ class QuorumMember:
         *,
         endpoints: tuple[VoterEndpoint, ...] = (),
         on_failure: Callable[[str], None],
+        in_slices: InSlices | None = None,
     ) -> None:
         """`endpoints`: where this node's controller is reached, with the ports that were bound."""
         loop = asyncio.get_running_loop()
@@ -103,6 +105,7 @@ class QuorumMember:
                 on_failure=self._on_disk_failure,
                 send=self._network.send,
                 timers=timers,
+                in_slices=in_slices,
             )
             self.driver = self.runtime.driver
         else:

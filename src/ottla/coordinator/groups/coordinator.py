@@ -99,8 +99,11 @@ class GroupCoordinator:
 
     def _forget_topics(self, topics: Collection[TopicImage]) -> None:
         """A loading shard forgets the topics once it has loaded; a round whose records are refused runs again."""
+        deleted: dict[str, set[Uuid]] = {}
+        for topic in topics:
+            deleted.setdefault(topic.name, set()).add(topic.id)
         for shard in self.shards:
-            shard.machine.on_topics_deleted(topics)
+            shard.machine.on_topics_deleted(deleted)
             shard.submit(shard.machine.forget_topics)
 
     # The classic protocol

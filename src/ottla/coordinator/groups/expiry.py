@@ -6,7 +6,7 @@ group became empty, or after their commit where the group never had members (KIP
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 
 from ottla.coordinator.decisions import Draft, GroupDecision
 from ottla.coordinator.groups.group import Group
@@ -31,7 +31,7 @@ class GroupExpiry:
         self._context = context
         self._store = store
         self._loaded = False
-        self._deleted_while_loading: list[tuple[str, Uuid]] = []
+        self._deleted_while_loading: dict[str, set[Uuid]] = {}
         self._forgotten: dict[tuple[str, TopicPartition], set[CommittedOffset]] = {}
         """The offsets of deleted topics whose tombstones are not in the log yet."""
 
@@ -39,7 +39,7 @@ class GroupExpiry:
         self._loaded = True
         self.schedule()
         self.note_deleted(self._deleted_while_loading)
-        self._deleted_while_loading = []
+        self._deleted_while_loading = {}
 
     def schedule(self) -> None:
         self._context.timers.schedule(
@@ -61,18 +61,18 @@ class GroupExpiry:
             self.schedule()
         return draft.decide(atomic=False)
 
-    def note_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
-        """Topics (name and id) are gone: their offsets follow, with `forget`. Also while the shard is loading.
+    def note_deleted(self, topics: Mapping[str, Collection[Uuid]]) -> None:
+        """Topics (name and ids) are gone: their offsets follow, with `forget`. Also while the shard is loading.
 
         Offsets of open transactions go too: with their commit they would become offsets of a new topic of that name.
         """
         if not self._loaded:
-            self._deleted_while_loading += topics
+            for name, topic_ids in topics.items():
+                self._deleted_while_loading.setdefault(name, set()).update(topic_ids)
             return
-        for name, topic_id in topics:
-            for group_id, target, offset in self._store.offsets_of(name):
-                if offset.topic_id in (ZERO_UUID, topic_id):
-                    self._forgotten.setdefault((group_id, target), set()).add(offset)
+        for group_id, target, offset in self._store.offsets_of(topics):
+            if offset.topic_id == ZERO_UUID or offset.topic_id in topics[target.topic]:
+                self._forgotten.setdefault((group_id, target), set()).add(offset)
         if self._forgotten:
             self._context.timers.schedule(FORGET_KEY, 0, self.forget)
 

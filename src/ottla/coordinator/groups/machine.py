@@ -9,7 +9,7 @@ records; their answers, like all answers, leave once those records are committed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,9 +33,9 @@ from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupM
 from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ProducerId, TopicPartition
+from ottla.model.ids import ProducerId, TopicPartition, Uuid
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
@@ -171,12 +171,11 @@ class GroupMachine:
 
     # Deleted topics
 
-    def on_topics_deleted(self, topics: Iterable[TopicImage]) -> None:
-        """Queue the removal of what groups store of these topics; also while the shard is loading."""
-        deleted = [(topic.name, topic.id) for topic in topics]
-        self._expiry.note_deleted(deleted)
+    def on_topics_deleted(self, topics: Mapping[str, Collection[Uuid]]) -> None:
+        """Queue the removal of what groups store of these topics (name and ids); also while the shard is loading."""
+        self._expiry.note_deleted(topics)
         if not self._live or self._has(GroupKind.SHARE):
-            self.share.forgetting.note_deleted(topic_id for _, topic_id in deleted)
+            self.share.forgetting.note_deleted(topic_id for topic_ids in topics.values() for topic_id in topic_ids)
 
     def forget_topics(self) -> GroupDecision:
         """The first round, at once; others follow by themselves until all records are in the log."""

@@ -7,7 +7,7 @@ wrote first commits last. The record's own offset decides, so that compaction do
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -66,14 +66,17 @@ class OffsetStore:
     def group_ids(self) -> Iterator[str]:
         return iter(self._committed)
 
-    def offsets_of(self, topic: str) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
-        """Every offset of a topic of this name: group, partition and offset, committed and pending."""
+    def offsets_of(self, names: Mapping[str, object]) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
+        """Every offset of the topics of these names: group, partition and offset, committed and pending."""
         for group_id, topics in self._committed.items():
-            for partition, offset in topics.get(topic, {}).items():
-                yield group_id, TopicPartition(topic, partition), offset
+            shared = [name for name in names if name in topics] if len(names) < len(topics) else topics
+            for name in shared:
+                if name in names:
+                    for partition, offset in topics[name].items():
+                        yield group_id, TopicPartition(name, partition), offset
         for pending in self._pending.values():
             for (group_id, target), offset in pending.items():
-                if target.topic == topic:
+                if target.topic in names:
                     yield group_id, target, offset
 
     def offsets_at(self, group_id: str, target: TopicPartition) -> set[CommittedOffset]:

@@ -132,6 +132,8 @@ class Settings:
 
     TABLE: ClassVar[dict[str, Setting]] = {}
     """Kafka's name -> row, of this class and its bases, in the order of declaration."""
+    _ROWS: ClassVar[list[tuple[str, Setting]]] = []
+    """The same rows with their attributes."""
 
     def __init_subclass__(cls) -> None:
         table: dict[str, Setting] = {}
@@ -143,11 +145,11 @@ class Settings:
                 table[name] = named = Setting(name, *row[1:])
                 setattr(cls, attribute, named)
         cls.TABLE = table
+        cls._ROWS = [(row.attribute, row) for row in table.values()]
 
     def __init__(self, **values: Any) -> None:
         put = object.__setattr__
-        for row in self.TABLE.values():
-            attribute = row.attribute
+        for attribute, row in self._ROWS:
             if attribute in values:
                 put(self, attribute, values.pop(attribute))
             elif row.default is REQUIRED:
@@ -168,7 +170,7 @@ class Settings:
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """(attribute, value) of every setting."""
-        return ((row.attribute, getattr(self, row.attribute)) for row in self.TABLE.values())
+        return ((attribute, getattr(self, attribute)) for attribute, _ in self._ROWS)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
