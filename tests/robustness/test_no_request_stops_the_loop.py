@@ -25,6 +25,7 @@ from ottla.protocol.generated.find_coordinator_request import FindCoordinatorReq
 from ottla.protocol.generated.index import APIS
 from ottla.server.node import Node
 from ottla.testing import Broker
+from tests.robustness.largest_changes import error_codes, largest_changes
 from tests.robustness.largest_requests import TOPIC, LargeRequest, largest_requests
 from tests.robustness.wire import call, create_topic
 from tests.support.frames import RawConnection
@@ -35,6 +36,10 @@ MOST_CALLS = 5_500
 MOST_CHANGE_CALLS = 12 * ELEMENTS
 """Of a change, which is decided in one step: a bounded number for each element, of which there are no more than
 `ottla.request.max.changes`."""
+MOST_CALLS_OF_A_STEP = 45 * ELEMENTS
+"""Of a change that succeeds. The longest step is one turn: the publication of a change, or the event of a coordinator."""
+NOT_NEEDED = 84
+"""ELECTION_NOT_NEEDED"""
 NO_TOPIC = Uuid(b"\1" * 16)
 LONG_WAITS = {1, 11, 14, 78}
 """Fetch, JoinGroup, SyncGroup, ShareFetch may wait for something to happen; what they do until then is counted."""
@@ -177,3 +182,24 @@ def test_a_request_with_too_many_elements_is_refused(broker: CountedBroker) -> N
         with connect(broker) as connection:
             connection.send_raw(frame)
             assert connection.read_frame() is None
+
+
+def test_changes_that_succeed() -> None:
+    """The longest turn grows with the elements of a request, not with their square: a bounded number of calls for each."""
+    properties = {
+        "auto.create.topics.enable": "false",
+        "offsets.topic.num.partitions": "50",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    too_long: list[str] = []
+    with CountedBroker(properties=properties) as broker, connect(broker) as connection:
+        for count in (4, ELEMENTS):  # the first round imports the handlers
+            call(connection, FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]), 4)
+            for change in largest_changes(count, [1], with_acls=True):
+                with counted(broker):
+                    response = call(connection, change.request, change.version)
+                assert error_codes(response) <= {0, NOT_NEEDED}, change.label
+                if count == ELEMENTS and broker.most > MOST_CALLS_OF_A_STEP:
+                    too_long.append(f"{change.label}: {broker.most} calls in one turn of the loop")
+    assert not too_long
