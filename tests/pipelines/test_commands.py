@@ -121,7 +121,7 @@ class Version:
         self.started += 1
 
     def switch(self, told, patience_s=60.0):
-        switching.switch(self.folder, "shop", "shop-v2", self.start, patience_s=patience_s, told=told.append)
+        switching.switch(self.folder, "shop", "shop-v2", self.start, patience_s=patience_s, report=told.append)
 
 
 def at(*queries, state="running"):

@@ -175,7 +175,7 @@ def switch(
         after.name,
         lambda: _start(folder, file, before, suffix, context),
         patience_s=wait,
-        told=click.echo,
+        report=click.echo,
     )
     for was, is_now in steps.renamed_outputs(before, after):
         click.echo(f"  {was} -> {is_now}")

@@ -51,8 +51,8 @@ def plan_drain(brokers: Iterable[BrokerInfo], current: Assignment, node: int) ->
     plan: Assignment = {}
     for partition, replicas in sorted(current.items()):
         if node in replicas:
-            rest = tuple(replica for replica in replicas if replica != node)
-            new = load.best_for(partition, rest)
+            remaining = tuple(replica for replica in replicas if replica != node)
+            new = load.best_for(partition, remaining)
             plan[partition] = tuple(new if replica == node else replica for replica in replicas)
             load.replicas[new] += 1
             if replicas[0] == node:
@@ -90,15 +90,15 @@ def _spread_replicas(load: _Load, target: Assignment) -> None:
 def _movable(load: _Load, target: Assignment, full: int, empty: int) -> Partition | None:
     """A partition of `full` that may go to `empty` without putting two of its replicas on one rack."""
     rack = load.racks[empty]
-    found = None
+    fallback = None
     for partition, replicas in sorted(target.items()):
         if full in replicas and empty not in replicas:
             others = {load.racks.get(replica) for replica in replicas if replica != full}
             if rack is None or rack not in others:
                 if (replicas[0] == full) == (load.leaders[full] > load.leaders[empty]):
                     return partition
-                found = found or partition
-    return found
+                fallback = fallback or partition
+    return fallback
 
 
 def _spread_leaders(load: _Load, target: Assignment) -> None:
@@ -124,13 +124,13 @@ def plan_factor(brokers: Iterable[BrokerInfo], current: Assignment, factor: int)
     load = _Load(brokers, current)
     plan: Assignment = {}
     for partition, replicas in sorted(current.items()):
-        wanted = list(replicas[:factor])
-        while len(wanted) < factor:
-            new = load.best_for(partition, tuple(wanted))
+        new_replicas = list(replicas[:factor])
+        while len(new_replicas) < factor:
+            new = load.best_for(partition, tuple(new_replicas))
             load.replicas[new] += 1
-            wanted.append(new)
-        if tuple(wanted) != replicas:
-            plan[partition] = tuple(wanted)
+            new_replicas.append(new)
+        if tuple(new_replicas) != replicas:
+            plan[partition] = tuple(new_replicas)
     return plan
 
 

@@ -176,21 +176,23 @@ class Cluster:
             yield
         except (ConnectionFailed, CallTimeout):
             self._connections.pop((connection.host, connection.port), None)
-            self._connections = {where: known for where, known in self._connections.items() if known is not connection}
+            self._connections = {
+                where: pooled for where, pooled in self._connections.items() if pooled is not connection
+            }
             raise
 
     # --------------------------------------------------------------------------------------------------- metadata
 
     def metadata(self, topics: Iterable[str] | None, deadline: float) -> MetadataResponse:
         """Metadata of these topics (None: of all), never creating one; remembers the brokers."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        requested_topics = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         connection = self.any(deadline)
         if self.settings.controllers:
             return self._controller_metadata(connection, deadline)
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        found = self._call(connection, request, MetadataResponse, deadline)
-        self._brokers.update({broker.node_id: (broker.host, broker.port) for broker in found.brokers})
-        return found
+        request = MetadataRequest(topics=requested_topics, allow_auto_topic_creation=False)
+        response = self._call(connection, request, MetadataResponse, deadline)
+        self._brokers.update({broker.node_id: (broker.host, broker.port) for broker in response.brokers})
+        return response
 
     def describe(self, name: str, topics: Iterable[str] | None = ()) -> MetadataResponse:
         """`metadata`, tried again as other calls are."""
@@ -202,17 +204,17 @@ class Cluster:
         from ottla.protocol.generated.describe_cluster_response import DescribeClusterResponse
         from ottla.protocol.generated.metadata_response import MetadataResponseBroker
 
-        found = self._call(connection, DescribeClusterRequest(endpoint_type=2), DescribeClusterResponse, deadline)
-        check(found.error_code, found.error_message)
-        self._brokers.update({broker.broker_id: (broker.host, broker.port) for broker in found.brokers})
-        brokers = [MetadataResponseBroker(b.broker_id, b.host, b.port, b.rack) for b in found.brokers]
-        return MetadataResponse(brokers=brokers, cluster_id=found.cluster_id, controller_id=found.controller_id)
+        response = self._call(connection, DescribeClusterRequest(endpoint_type=2), DescribeClusterResponse, deadline)
+        check(response.error_code, response.error_message)
+        self._brokers.update({broker.broker_id: (broker.host, broker.port) for broker in response.brokers})
+        brokers = [MetadataResponseBroker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
+        return MetadataResponse(brokers=brokers, cluster_id=response.cluster_id, controller_id=response.controller_id)
 
     def _active_controller(self, deadline: float) -> Connection:
-        found = self.metadata((), deadline)
-        if found.controller_id < 0:
+        metadata = self.metadata((), deadline)
+        if metadata.controller_id < 0:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        return self.node(found.controller_id, deadline)
+        return self.node(metadata.controller_id, deadline)
 
     def coordinator(self, key: str, kind: int, deadline: float) -> tuple[str, int, int]:
         """Host, port and id of the broker that coordinates a group or a transactional id."""
@@ -220,12 +222,12 @@ class Cluster:
         from ottla.protocol.generated.find_coordinator_response import FindCoordinatorResponse
 
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        found = self._call(self.any(deadline), request, FindCoordinatorResponse, deadline)
-        if not found.coordinators:  # versions below 4 answer for one key, at the top
-            check(found.error_code, found.error_message)
-            self._brokers[found.node_id] = (found.host, found.port)
-            return found.host, found.port, found.node_id
-        coordinator = found.coordinators[0]
+        response = self._call(self.any(deadline), request, FindCoordinatorResponse, deadline)
+        if not response.coordinators:  # versions below 4 answer for one key, at the top
+            check(response.error_code, response.error_message)
+            self._brokers[response.node_id] = (response.host, response.port)
+            return response.host, response.port, response.node_id
+        coordinator = response.coordinators[0]
         check(coordinator.error_code, coordinator.error_message)
         self._brokers[coordinator.node_id] = (coordinator.host, coordinator.port)
         return coordinator.host, coordinator.port, coordinator.node_id

@@ -50,7 +50,7 @@ def describe_configs(
         if kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
         else {"": list(names)}
     )
-    found: dict[str, list[DescribeConfigsResourceResult]] = {}
+    configs: dict[str, list[DescribeConfigsResourceResult]] = {}
     for node, resources in grouped.items():
         rows = [DescribeConfigsResource(kind, name, None) for name in resources]
         request = DescribeConfigsRequest(rows, include_synonyms=synonyms)
@@ -62,8 +62,8 @@ def describe_configs(
             answer = cluster.any_call("describeConfigs", request, DescribeConfigsResponse)
         for result in answer.results:
             check(result.error_code, result.error_message)
-            found[result.resource_name] = result.configs
-    return found
+            configs[result.resource_name] = result.configs
+    return configs
 
 
 def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Iterable[Change]) -> None:

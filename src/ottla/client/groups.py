@@ -51,7 +51,7 @@ def list_groups(
     cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = (), call: str = "listGroups"
 ) -> list[ListedGroup]:
     """Of every broker."""
-    found: dict[str, ListedGroup] = {}
+    groups: dict[str, ListedGroup] = {}
     for broker in cluster.describe(call).brokers:
         request = ListGroupsRequest(list(states), list(types))
 
@@ -63,15 +63,15 @@ def list_groups(
             return answer
 
         for group in cluster.retried(call, attempt).groups:
-            found.setdefault(group.group_id, group)
-    return [found[name] for name in hash_order(found)]
+            groups.setdefault(group.group_id, group)
+    return [groups[name] for name in hash_order(groups)]
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
     """The order in which Java's HashMap gives names back: what its tools print from one stands in that order."""
-    given = list(dict.fromkeys(names))
+    unique_names = list(dict.fromkeys(names))
     size = 16
-    while len(given) > size * 3 // 4:
+    while len(unique_names) > size * 3 // 4:
         size *= 2
 
     def bucket(name: str) -> int:
@@ -80,15 +80,15 @@ def hash_order(names: Iterable[str]) -> list[str]:
             code = (code * 31 + unit) & 0xFFFFFFFF
         return (code ^ code >> 16) & (size - 1)
 
-    return sorted(given, key=bucket)
+    return sorted(unique_names, key=bucket)
 
 
 def consumer_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
     """Those that consumers use: the consumer protocol's and the classic ones with its protocol type or none."""
-    wanted = [kind for kind in types if kind in {"classic", "consumer"}] or ["classic", "consumer"]
+    group_types = [kind for kind in types if kind in {"classic", "consumer"}] or ["classic", "consumer"]
     return [
         group
-        for group in list_groups(cluster, states, wanted, "listConsumerGroups")
+        for group in list_groups(cluster, states, group_types, "listConsumerGroups")
         if group.protocol_type in {"", "consumer"} and group.group_type.lower() in {"", "classic", "consumer"}
     ]
 
@@ -203,7 +203,7 @@ class Committed(NamedTuple):
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[Partition, int]:
     """Without the leader epochs that stand beside them."""
-    return {where: found.offset for where, found in committed_positions(cluster, group_id).items()}
+    return {where: position.offset for where, position in committed_positions(cluster, group_id).items()}
 
 
 def committed_positions(cluster: Cluster, group_id: str) -> dict[Partition, Committed]:

@@ -28,7 +28,11 @@ class FoundOffset(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False, patience_s: float | None = None
+    cluster: Cluster,
+    positions: Mapping[Partition, int],
+    *,
+    read_committed: bool = False,
+    patience_s: float | None = None,
 ) -> dict[Partition, FoundOffset | KafkaError]:
     """Offsets by timestamp or one of the names above; a partition that its leader refuses has the error.
 
@@ -43,24 +47,24 @@ def list_offsets(
 
         return cluster.retried("listOffsets", attempt)
 
-    return _asked_anew(cluster, wanted, ask, patience_s) if wanted else {}
+    return _retried_while_leaders_move(cluster, positions, ask, patience_s) if positions else {}
 
 
-def _asked_anew(
+def _retried_while_leaders_move(
     cluster: Cluster,
-    wanted: Mapping[Partition, int],
+    positions: Mapping[Partition, int],
     ask: Callable[[Mapping[Partition, int]], dict[Partition, Found]],
     patience_s: float | None = None,
 ) -> dict[Partition, Found]:
     deadline = time.monotonic() + (cluster.settings.api_timeout_ms / 1000 if patience_s is None else patience_s)
     pause_s = cluster.settings.retry_backoff_ms / 1000
-    found = ask(wanted)
-    while moved := {where: offset for where, offset in wanted.items() if _moved(found.get(where))}:
+    offsets = ask(positions)
+    while moved := {where: offset for where, offset in positions.items() if _moved(offsets.get(where))}:
         if time.monotonic() + pause_s >= deadline:
             break
         time.sleep(pause_s)
-        found.update(ask(moved))
-    return found
+        offsets.update(ask(moved))
+    return offsets
 
 
 def _moved(answer: object) -> bool:
@@ -68,7 +72,7 @@ def _moved(answer: object) -> bool:
 
 
 def _ask(
-    cluster: Cluster, wanted: Mapping[Partition, int], leaders: Mapping[Partition, int], *, read_committed: bool
+    cluster: Cluster, positions: Mapping[Partition, int], leaders: Mapping[Partition, int], *, read_committed: bool
 ) -> dict[Partition, FoundOffset | KafkaError]:
     from ottla.protocol.generated.list_offsets_request import (
         ListOffsetsPartition,
@@ -77,12 +81,12 @@ def _ask(
     )
     from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 
-    found: dict[Partition, FoundOffset | KafkaError] = {}
+    offsets: dict[Partition, FoundOffset | KafkaError] = {}
     by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
-    for (topic, partition), timestamp in wanted.items():
+    for (topic, partition), timestamp in positions.items():
         leader = leaders.get((topic, partition))
         if leader is None:
-            found[topic, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            offsets[topic, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
         rows = by_leader.setdefault(leader, {}).setdefault(topic, [])
         rows.append(ListOffsetsPartition(partition, -1, timestamp))
@@ -97,28 +101,28 @@ def _ask(
         for answered in answer.topics:
             for row in answered.partitions:
                 where = (answered.name, row.partition_index)
-                found[where] = (
+                offsets[where] = (
                     error_of(row.error_code)
                     if row.error_code
                     else FoundOffset(row.offset, row.timestamp, row.leader_epoch)
                 )
-    return found
+    return offsets
 
 
-def offsets_or_raise(cluster: Cluster, wanted: Mapping[Partition, int]) -> dict[Partition, FoundOffset]:
-    found: dict[Partition, FoundOffset] = {}
-    for where, answer in list_offsets(cluster, wanted).items():
+def offsets_or_raise(cluster: Cluster, positions: Mapping[Partition, int]) -> dict[Partition, FoundOffset]:
+    offsets: dict[Partition, FoundOffset] = {}
+    for where, answer in list_offsets(cluster, positions).items():
         if isinstance(answer, KafkaError):
             raise answer
-        found[where] = answer
-    return found
+        offsets[where] = answer
+    return offsets
 
 
 def end_offsets(cluster: Cluster, partitions: Iterable[Partition], *, earliest: bool = False) -> dict[Partition, int]:
     """Latest (or earliest) offsets of those partitions whose leader answers soon."""
-    wanted = dict.fromkeys(partitions, EARLIEST if earliest else LATEST)
-    found = list_offsets(cluster, wanted, patience_s=_SOON_S)
-    return {where: answer.offset for where, answer in found.items() if isinstance(answer, FoundOffset)}
+    positions = dict.fromkeys(partitions, EARLIEST if earliest else LATEST)
+    answers = list_offsets(cluster, positions, patience_s=_SOON_S)
+    return {where: answer.offset for where, answer in answers.items() if isinstance(answer, FoundOffset)}
 
 
 def no_such_name(topic: str, partition: int) -> KafkaError:
@@ -131,7 +135,7 @@ def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Pa
 
     Partitions whose leader moved, or was just elected, are asked again.
     """
-    return _asked_anew(cluster, before, lambda some: _delete_records(cluster, some))
+    return _retried_while_leaders_move(cluster, before, lambda some: _delete_records(cluster, some))
 
 
 def _delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
@@ -142,7 +146,7 @@ def _delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[P
     )
     from ottla.protocol.generated.delete_records_response import DeleteRecordsResponse
 
-    found: dict[Partition, int | KafkaError] = {}
+    low_watermarks: dict[Partition, int | KafkaError] = {}
     leaders: dict[Partition, int] = {}
     bad_names = set()
     for topic in cluster.describe("deleteRecords", {topic for topic, _ in before}).topics:
@@ -153,9 +157,9 @@ def _delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[P
     for (name, partition), offset in before.items():
         leader = leaders.get((name, partition), -1)
         if name in bad_names:
-            found[name, partition] = no_such_name(name, partition)
+            low_watermarks[name, partition] = no_such_name(name, partition)
         elif leader < 0:
-            found[name, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            low_watermarks[name, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             by_leader.setdefault(leader, {}).setdefault(name, []).append(DeleteRecordsPartition(partition, offset))
     for leader, topics in by_leader.items():
@@ -164,7 +168,7 @@ def _delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[P
         answer = cluster.node_call("deleteRecords", leader, request, DeleteRecordsResponse)
         for result in answer.topics:
             for row in result.partitions:
-                found[result.name, row.partition_index] = (
+                low_watermarks[result.name, row.partition_index] = (
                     error_of(row.error_code) if row.error_code else row.low_watermark
                 )
-    return found
+    return low_watermarks

@@ -25,14 +25,14 @@ def log_dirs_of(cluster: Cluster, broker: int) -> dict[Partition, tuple[str, str
 
     answer = cluster.node_call("describeLogDirs", broker, DescribeLogDirsRequest(None), DescribeLogDirsResponse)
     check(answer.error_code)
-    found: dict[Partition, tuple[str, str | None]] = {}
+    directories: dict[Partition, tuple[str, str | None]] = {}
     for directory in answer.results:
         for topic in directory.topics:
             for row in topic.partitions:
                 where = (topic.name, row.partition_index)
-                now, future = found.get(where, ("", None))
-                found[where] = (now, directory.log_dir) if row.is_future_key else (directory.log_dir, future)
-    return found
+                now, future = directories.get(where, ("", None))
+                directories[where] = (now, directory.log_dir) if row.is_future_key else (directory.log_dir, future)
+    return directories
 
 
 def current_placements(
@@ -95,7 +95,7 @@ def _by_rack(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
 
 
 def alter_reassignments(
-    cluster: Cluster, wanted: Mapping[Partition, Sequence[int] | None], *, allow_factor_change: bool
+    cluster: Cluster, targets: Mapping[Partition, Sequence[int] | None], *, allow_factor_change: bool
 ) -> dict[Partition, KafkaError]:
     """Start them, or cancel those with None; each partition's refusal."""
     from ottla.protocol.generated.alter_partition_reassignments_request import (
@@ -106,7 +106,7 @@ def alter_reassignments(
     from ottla.protocol.generated.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
 
     topics: dict[str, list[ReassignablePartition]] = {}
-    for (topic, partition), replicas in wanted.items():
+    for (topic, partition), replicas in targets.items():
         row = ReassignablePartition(partition, None if replicas is None else list(replicas))
         topics.setdefault(topic, []).append(row)
     rows = [ReassignableTopic(name, listed) for name, listed in topics.items()]
@@ -123,7 +123,7 @@ def alter_reassignments(
     }
 
 
-def move_log_dirs(cluster: Cluster, wanted: Mapping[Partition, Placement]) -> list[str]:
+def move_log_dirs(cluster: Cluster, placements: Mapping[Partition, Placement]) -> list[str]:
     """Ask brokers to move replicas whose placement names a directory; the replicas that are moving."""
     from ottla.protocol.generated.alter_replica_log_dirs_request import (
         AlterReplicaLogDir,
@@ -133,8 +133,8 @@ def move_log_dirs(cluster: Cluster, wanted: Mapping[Partition, Placement]) -> li
     from ottla.protocol.generated.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
 
     moving = []
-    for (topic, partition), one in sorted(wanted.items()):
-        for broker, directory in zip(one.replicas, one.directories, strict=True):
+    for (topic, partition), placement in sorted(placements.items()):
+        for broker, directory in zip(placement.replicas, placement.directories, strict=True):
             if directory == "any":
                 continue
             row = AlterReplicaLogDir(directory, [AlterReplicaLogDirTopic(topic, [partition])])

@@ -45,7 +45,7 @@ def view(cluster: Cluster) -> ClusterView:
     is known from before: its partition would seem to keep the replicas that it has just lost."""
     before = ongoing(cluster)
     metadata = cluster.describe("describeCluster", None)
-    found = ClusterView(
+    view = ClusterView(
         cluster_id=metadata.cluster_id or "",
         controller_id=metadata.controller_id,
         brokers=[BrokerInfo(b.node_id, b.rack) for b in sorted(metadata.brokers, key=lambda b: b.node_id)],
@@ -57,15 +57,15 @@ def view(cluster: Cluster) -> ClusterView:
     for topic in metadata.topics:
         for item in topic.partitions:
             key = (topic.name or "", item.partition_index)
-            found.replicas[key] = tuple(item.replica_nodes)
-            found.leaders[key] = item.leader_id
-            found.isr[key] = tuple(item.isr_nodes)
+            view.replicas[key] = tuple(item.replica_nodes)
+            view.leaders[key] = item.leader_id
+            view.isr[key] = tuple(item.isr_nodes)
     now = ongoing(cluster)
-    found.moving.update(now)
+    view.moving.update(now)
     for key, replicas in {**before, **now}.items():
-        if key in found.replicas:
-            found.replicas[key] = replicas
-    return found
+        if key in view.replicas:
+            view.replicas[key] = replicas
+    return view
 
 
 def ongoing(cluster: Cluster) -> Assignment:

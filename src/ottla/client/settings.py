@@ -38,15 +38,15 @@ class ClientSettings:
 
 
 def parse_addresses(text: str, name: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
-    found = []
+    addresses = []
     for part in filter(None, (word.strip() for word in text.split(","))):
         match = _ADDRESS.match(part)
         if not match or not 0 < int(match[2]) < 65536:
             raise BadSettings(f"Invalid url in {name}: {part}")
-        found.append((match[1], int(match[2])))
-    if not found:
+        addresses.append((match[1], int(match[2])))
+    if not addresses:
         raise BadSettings(f"No resolvable bootstrap urls given in {name}")
-    return tuple(found)
+    return tuple(addresses)
 
 
 def client_settings(
@@ -57,33 +57,33 @@ def client_settings(
     client_id: str | None = None,
 ) -> ClientSettings:
     """BadSettings when a value cannot be right; properties that a wire client has no use for are left alone."""
-    given = dict(properties or {})
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    client_properties = dict(properties or {})
+    protocol = client_properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise BadSettings(
-            f"Invalid value {given['security.protocol']} for configuration security.protocol: "
+            f"Invalid value {client_properties['security.protocol']} for configuration security.protocol: "
             f"String must be one of (case insensitive): {', '.join(sorted(PROTOCOLS))}"
         )
     return ClientSettings(
         bootstrap=parse_addresses(bootstrap, "bootstrap.controllers" if controllers else "bootstrap.servers"),
         controllers=controllers,
-        client_id=given.get("client.id") or client_id or "adminclient-1",
-        request_timeout_ms=_number(given, "request.timeout.ms", 30_000),
-        api_timeout_ms=_number(given, "default.api.timeout.ms", 60_000),
-        retry_backoff_ms=_number(given, "retry.backoff.ms", 100),
+        client_id=client_properties.get("client.id") or client_id or "adminclient-1",
+        request_timeout_ms=_number(client_properties, "request.timeout.ms", 30_000),
+        api_timeout_ms=_number(client_properties, "default.api.timeout.ms", 60_000),
+        retry_backoff_ms=_number(client_properties, "retry.backoff.ms", 100),
         security_protocol=protocol,
-        sasl_mechanism=given.get("sasl.mechanism", "GSSAPI").upper(),
-        sasl_jaas_config=given.get("sasl.jaas.config", ""),
+        sasl_mechanism=client_properties.get("sasl.mechanism", "GSSAPI").upper(),
+        sasl_jaas_config=client_properties.get("sasl.jaas.config", ""),
         ssl={
             name.removeprefix("ssl."): value
-            for name, value in given.items()
+            for name, value in client_properties.items()
             if name.startswith("ssl.") or name == "ottla.ssl.security.level"
         },
     )
 
 
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name)
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
     if text is None:
         return default
     try:
@@ -117,14 +117,14 @@ def load_properties(path: str) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
+    def unescaped_character(match: re.Match[str]) -> str:
         if match[1]:
             return chr(int(match[1], 16))
         if match[2] == "u":
             raise ValueError("Malformed \\uxxxx encoding.")
         return {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(match[2], match[2])
 
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text)
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", unescaped_character, text)
 
 
 def jaas_options(text: str) -> dict[str, str]:

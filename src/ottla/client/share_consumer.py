@@ -199,10 +199,10 @@ class ShareConsumer:
             if header.is_control:
                 continue
             kind = "LogAppendTime" if header.timestamp_type == LOG_APPEND_TIME else "CreateTime"
-            for one in iterate_records(data, position):
-                if (delivery := acquired.pop(one.offset, None)) is not None:
+            for record in iterate_records(data, position):
+                if (delivery := acquired.pop(record.offset, None)) is not None:
                     yield ShareRecord(
-                        place, one.offset, self._topic, kind, one.timestamp, one.key, one.value, one.headers, delivery, node
+                        place, record.offset, self._topic, kind, record.timestamp, record.key, record.value, record.headers, delivery, node
                     )  # fmt: skip
         for offset in acquired:
             if offset <= end:

@@ -45,8 +45,8 @@ def check_named(*names: str) -> None:
 
 def list_topics(cluster: Cluster, call: str = "listTopics") -> list[MetadataResponseTopic]:
     """All topics that may be seen, internal ones too, by name."""
-    found = cluster.describe(call, None)
-    return sorted((topic for topic in found.topics if not topic.error_code), key=lambda topic: topic.name or "")
+    metadata = cluster.describe(call, None)
+    return sorted((topic for topic in metadata.topics if not topic.error_code), key=lambda topic: topic.name or "")
 
 
 def describe_topics(cluster: Cluster, names: Iterable[str], limit: int = _CHUNK) -> list[TopicInfo]:
@@ -58,17 +58,17 @@ def describe_topics(cluster: Cluster, names: Iterable[str], limit: int = _CHUNK)
     )
     from ottla.protocol.generated.describe_topic_partitions_response import DescribeTopicPartitionsResponse
 
-    wanted = sorted(set(names))
-    if not wanted:
+    topic_names = sorted(set(names))
+    if not topic_names:
         return []
     connection = cluster.retried("describeTopics", cluster.any)
     if connection.usable_version(DescribeTopicPartitionsRequest.API_KEY) is None:
-        return [_from_metadata(topic) for topic in cluster.describe("describeTopics", wanted).topics]
+        return [_from_metadata(topic) for topic in cluster.describe("describeTopics", topic_names).topics]
     partitions: dict[str, list[PartitionInfo]] = {}
-    known: dict[str, TopicInfo] = {}
+    described: dict[str, TopicInfo] = {}
     cursor: Cursor | None = None
     while True:
-        request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in wanted], limit, cursor)
+        request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in topic_names], limit, cursor)
         answer = cluster.any_call("describeTopicPartitions", request, DescribeTopicPartitionsResponse)
         for topic in answer.topics:
             check(topic.error_code)
@@ -86,13 +86,13 @@ def describe_topics(cluster: Cluster, names: Iterable[str], limit: int = _CHUNK)
                 )
                 for row in topic.partitions
             ]
-            known[name] = TopicInfo(name=name, topic_id=topic.topic_id, internal=topic.is_internal, partitions=())
+            described[name] = TopicInfo(name=name, topic_id=topic.topic_id, internal=topic.is_internal, partitions=())
         if answer.next_cursor is None:
             break
         cursor = Cursor(answer.next_cursor.topic_name, answer.next_cursor.partition_index)
     return [
         TopicInfo(name=name, topic_id=topic.topic_id, internal=topic.internal, partitions=tuple(partitions[name]))
-        for name, topic in sorted(known.items())
+        for name, topic in sorted(described.items())
     ]
 
 
@@ -183,10 +183,10 @@ def list_reassignments(
     )
     from ottla.protocol.generated.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 
-    wanted = None
+    topics = None
     if partitions is not None:
-        wanted = [ListPartitionReassignmentsTopics(name, list(rows)) for name, rows in partitions.items()]
-    request = ListPartitionReassignmentsRequest(cluster.settings.request_timeout_ms, wanted)
+        topics = [ListPartitionReassignmentsTopics(name, list(rows)) for name, rows in partitions.items()]
+    request = ListPartitionReassignmentsRequest(cluster.settings.request_timeout_ms, topics)
     answer = cluster.controller_call(
         "listPartitionReassignments", request, ListPartitionReassignmentsResponse, lambda a: a.error_code
     )
@@ -202,11 +202,11 @@ def list_reassignments(
 
 def leaders_of(cluster: Cluster, names: Iterable[str]) -> dict[tuple[str, int], int]:
     """The leader of each partition of these topics; KafkaError for a topic that is not there or has none."""
-    found: dict[tuple[str, int], int] = {}
+    leaders: dict[tuple[str, int], int] = {}
     for topic in cluster.describe("metadata", names).topics:
         check(topic.error_code)
         for row in topic.partitions:
             if row.leader_id < 0:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-            found[topic.name or "", row.partition_index] = row.leader_id
-    return found
+            leaders[topic.name or "", row.partition_index] = row.leader_id
+    return leaders

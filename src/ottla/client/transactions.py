@@ -20,13 +20,13 @@ def list_transactions(
     from ottla.protocol.generated.list_transactions_request import ListTransactionsRequest
     from ottla.protocol.generated.list_transactions_response import ListTransactionsResponse
 
-    found = []
+    states = []
     for broker in sorted(cluster.describe("listTransactions").brokers, key=lambda broker: broker.node_id):
         request = ListTransactionsRequest([], list(producer_ids), duration_ms, pattern)
         answer = cluster.node_call("listTransactions", broker.node_id, request, ListTransactionsResponse)
         check(answer.error_code)
-        found += [(broker.node_id, row) for row in answer.transaction_states]
-    return found
+        states += [(broker.node_id, row) for row in answer.transaction_states]
+    return states
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> tuple[int, TransactionState]:

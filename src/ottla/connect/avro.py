@@ -38,7 +38,7 @@ def avro_converter(config: Mapping[str, str], side: str) -> Converter:
     writer = _Writer(
         registry,
         side,
-        given=config.get(f"{prefix}schema"),
+        schema=config.get(f"{prefix}schema"),
         latest=config.get(f"{prefix}use.latest.version", "false").lower() == "true",
     )
     return Converter(writer.write, functools.partial(_read, registry))
@@ -67,12 +67,12 @@ def _parsed(text: str) -> Any:
 class _Writer:
     """Keeps, per topic, the schema in use and its id."""
 
-    def __init__(self, registry: str, side: str, *, given: str | None, latest: bool) -> None:
+    def __init__(self, registry: str, side: str, *, schema: str | None, latest: bool) -> None:
         self._registry = registry
         self._side = side
-        self._given = given
+        self._fixed_schema = schema
         self._latest = latest
-        self._known: dict[str, tuple[int, str]] = {}
+        self._by_topic: dict[str, tuple[int, str]] = {}
 
     def write(self, topic: str, value: Any) -> bytes | None:
         import fastavro
@@ -89,23 +89,23 @@ class _Writer:
 
     def _schema(self, topic: str, value: Any) -> tuple[int, str]:
         subject = f"{topic}-{self._side}"
-        known = self._known.get(topic)
-        if self._given is not None or self._latest:
-            if known is None:
-                known = self._fixed(subject)
+        in_use = self._by_topic.get(topic)
+        if self._fixed_schema is not None or self._latest:
+            if in_use is None:
+                in_use = self._fixed(subject)
         else:
-            before = json.loads(known[1]) if known is not None else None
+            before = json.loads(in_use[1]) if in_use is not None else None
             derived = _merged(before, _derived(value, _NOT_A_NAME.sub("_", topic)))
-            if known is None or derived != before:
+            if in_use is None or derived != before:
                 text = json.dumps(derived)
-                known = register_schema(self._registry, subject, text, "AVRO"), text
-        self._known[topic] = known
-        return known
+                in_use = register_schema(self._registry, subject, text, "AVRO"), text
+        self._by_topic[topic] = in_use
+        return in_use
 
     def _fixed(self, subject: str) -> tuple[int, str]:
-        if self._given is None:
+        if self._fixed_schema is None:
             return latest_schema(self._registry, subject)
-        return register_schema(self._registry, subject, self._given, "AVRO"), self._given
+        return register_schema(self._registry, subject, self._fixed_schema, "AVRO"), self._fixed_schema
 
 
 def _derived(value: Any, name: str) -> Any:
@@ -129,28 +129,28 @@ def _derived(value: Any, name: str) -> Any:
     raise ConvertError(f"a {type(value).__name__} has no Avro type")
 
 
-def _merged(one: Any, other: Any) -> Any:
+def _merged(schema: Any, other: Any) -> Any:
     """A schema that takes the values of both; ConvertError where there is none."""
-    if one is None or one == other:
+    if schema is None or schema == other:
         return other
-    if isinstance(one, list) and isinstance(other, list):
-        rest = [each for each in (*one, *other) if each != "null"]
-        kept = functools.reduce(_merged, rest, None)
+    if isinstance(schema, list) and isinstance(other, list):
+        branches = [branch for branch in (*schema, *other) if branch != "null"]
+        kept = functools.reduce(_merged, branches, None)
         return ["null"] if kept is None else ["null", kept]
-    if isinstance(one, dict) and isinstance(other, dict) and one["type"] == other["type"] == "record":
-        fields = {field["name"]: field for field in one["fields"]}
+    if isinstance(schema, dict) and isinstance(other, dict) and schema["type"] == other["type"] == "record":
+        fields = {field["name"]: field for field in schema["fields"]}
         for field in other["fields"]:
             before = fields.get(field["name"])
             fields[field["name"]] = (
                 field if before is None else field | {"type": _merged(before["type"], field["type"])}
             )
-        return one | {"fields": list(fields.values())}
-    if isinstance(one, dict) and isinstance(other, dict) and one["type"] == other["type"] == "array":
-        return one | {"items": _merged(one["items"], other["items"])}
-    wider = _WIDER.get(frozenset((one, other))) if isinstance(one, str) and isinstance(other, str) else None
+        return schema | {"fields": list(fields.values())}
+    if isinstance(schema, dict) and isinstance(other, dict) and schema["type"] == other["type"] == "array":
+        return schema | {"items": _merged(schema["items"], other["items"])}
+    wider = _WIDER.get(frozenset((schema, other))) if isinstance(schema, str) and isinstance(other, str) else None
     if wider is None:
         raise ConvertError(
-            f"{json.dumps(other)} where the values before had {json.dumps(one)}: Cast$Value makes them one"
+            f"{json.dumps(other)} where the values before had {json.dumps(schema)}: Cast$Value makes them one"
         )
     return wider
 

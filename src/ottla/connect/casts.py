@@ -38,10 +38,10 @@ def _integer(kind: str) -> Callable[[Any], int]:
 
     def cast(value: Any) -> int:
         if isinstance(value, str):
-            found = int(value)
-            if not least <= found <= most:
+            number = int(value)
+            if not least <= number <= most:
                 raise ValueError(f"{value!r} is no {kind}: it is out of range")
-            return found
+            return number
         if isinstance(value, float):  # Java: to an int (a long) that ends at its bounds, then narrowed
             wide = max(bits, 32)
             low, high = -(1 << wide - 1), (1 << wide - 1) - 1
@@ -88,8 +88,8 @@ def _java_double(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     digits, _, exponent = f"{Decimal(repr(value)):e}".partition("e")
-    whole, _, rest = digits.partition(".")
-    return f"{whole}.{rest.rstrip('0') or '0'}E{int(exponent)}"
+    whole, _, fraction = digits.partition(".")
+    return f"{whole}.{fraction.rstrip('0') or '0'}E{int(exponent)}"
 
 
 CASTS: dict[str, Callable[[Any], Any]] = {

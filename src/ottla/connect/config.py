@@ -54,16 +54,16 @@ def load_config(path: str) -> dict[str, str]:
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no settings")
     nested = content.get("config")
-    rest = {name: value for name, value in content.items() if name != "config"}
-    return _flat({**nested, **rest} if isinstance(nested, dict) else content)
+    outer = {name: value for name, value in content.items() if name != "config"}
+    return _flat({**nested, **outer} if isinstance(nested, dict) else content)
 
 
 def _flat(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
     """Settings inside settings are written with dots."""
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for name, value in settings.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": _text(value)}
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": _text(value)}
+    return flat
 
 
 def _properties(text: str) -> dict[str, str]:
@@ -80,15 +80,15 @@ def _text(value: Any) -> str:
 
 
 def connector_class(config: Mapping[str, str]) -> Any:
-    given = need(config, "connector.class")
-    place = CONNECTORS.get(given, given)
+    class_name = need(config, "connector.class")
+    place = CONNECTORS.get(class_name, class_name)
     module, _, name = place.partition(":")
     if not name:
-        raise UserError(f"connector.class {given!r} is none of {', '.join(CONNECTORS)} and not MODULE:CLASS")
+        raise UserError(f"connector.class {class_name!r} is none of {', '.join(CONNECTORS)} and not MODULE:CLASS")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as problem:
-        raise UserError(f"connector.class {given!r} cannot be loaded: {problem}") from problem
+        raise UserError(f"connector.class {class_name!r} cannot be loaded: {problem}") from problem
 
 
 def need(config: Mapping[str, str], name: str) -> str:
@@ -107,12 +107,12 @@ def flag(config: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def number(config: Mapping[str, str], name: str, default: int) -> int:
     try:
-        found = int(config.get(name, default))
+        number = int(config.get(name, default))
     except ValueError:
-        found = 0
-    if found <= 0:
+        number = 0
+    if number <= 0:
         raise UserError(f"{name} is a number above 0, not {config.get(name)!r}")
-    return found
+    return number
 
 
 def words(config: Mapping[str, str], name: str) -> list[str]:
@@ -122,7 +122,7 @@ def words(config: Mapping[str, str], name: str) -> list[str]:
 def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Pattern[str]]:
     """A list of regular expressions; a plain name is a regular expression, too."""
     try:
-        return [re.compile(one) for one in words({name: config.get(name, default)}, name)]
+        return [re.compile(pattern) for pattern in words({name: config.get(name, default)}, name)]
     except re.error as problem:
         raise UserError(f"{name} is no list of regular expressions: {problem}") from problem
 

@@ -38,8 +38,8 @@ class Converter(NamedTuple):
 
 def converter(config: Mapping[str, str], side: str) -> Converter:
     """For `side` key or value."""
-    given = config.get(f"{side}.converter", "json" if side == "value" else "string")
-    kind = _NAMES.get(given.rpartition(".")[2], given)
+    converter = config.get(f"{side}.converter", "json" if side == "value" else "string")
+    kind = _NAMES.get(converter.rpartition(".")[2], converter)
     if kind == "bytes":
         return Converter(_bytes_out, lambda data: data)
     if kind == "string":
@@ -55,7 +55,7 @@ def converter(config: Mapping[str, str], side: str) -> Converter:
         from ottla.connect.avro import avro_converter
 
         return avro_converter(config, side)
-    raise UserError(f"{side}.converter is string, json, bytes, avro or one of {', '.join(_NUMBERS)}, not {given!r}")
+    raise UserError(f"{side}.converter is string, json, bytes, avro or one of {', '.join(_NUMBERS)}, not {converter!r}")
 
 
 def _number(kind: str, form: struct.Struct) -> Converter:

@@ -49,8 +49,8 @@ class RemoteTopics:
     def _is_chosen(self, topic: str) -> bool:
         if self._prefix and topic.startswith(self._back):
             return False  # it came from there
-        wanted = any(pattern.fullmatch(topic) for pattern in self._included)
-        return wanted and not any(pattern.fullmatch(topic) for pattern in self._excluded)
+        included = any(pattern.fullmatch(topic) for pattern in self._included)
+        return included and not any(pattern.fullmatch(topic) for pattern in self._excluded)
 
 
 def ensure_topic(
@@ -64,8 +64,8 @@ def ensure_topic(
     admin = AdminClient(librdkafka_settings(client))
     try:
         # Not list_topics: where brokers make topics by themselves, asking for one would make it, with their settings.
-        found = admin.describe_topics(TopicCollection([name]))[name].result(_TIMEOUT_S)
-        if len(found.partitions) < partitions:
+        description = admin.describe_topics(TopicCollection([name]))[name].result(_TIMEOUT_S)
+        if len(description.partitions) < partitions:
             admin.create_partitions([NewPartitions(name, partitions)])[name].result(_TIMEOUT_S)
     except KafkaException as problem:
         if problem.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -91,14 +91,19 @@ def _fitting(rows: list[tuple[Change, dict[str, Any]]]) -> tuple[pa.Table | None
         if _column([row.get(name) for _, row in rows]) is not None:
             continue
         kind = next(
-            (one.type for _, row in rows if (one := _column([row.get(name)])) is not None and one.null_count == 0), None
+            (
+                column.type
+                for _, row in rows
+                if (column := _column([row.get(name)])) is not None and column.null_count == 0
+            ),
+            None,
         )
         misfits = {number for number, (_, row) in enumerate(rows) if _column([row.get(name)], kind) is None}
         words = f"the column {name} is {kind or 'of no type'}, and not {{!r:.100}}; Cast$Value can make them one type"
         refused += [
             (rows[number][0], ConvertError(words.format(rows[number][1].get(name)))) for number in sorted(misfits)
         ]
-        rows = [one for number, one in enumerate(rows) if number not in misfits]
+        rows = [column for number, column in enumerate(rows) if number not in misfits]
     if not rows:
         return None, refused
     names = dict.fromkeys(name for _, row in rows for name in row)

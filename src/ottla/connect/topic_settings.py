@@ -43,7 +43,7 @@ class TopicSettings:
 
     def of(self, source: Mapping[str, str], topic: str) -> Settings:
         """What a topic that is made for `topic` of the cluster `source` is made with."""
-        return self._wanted(_described(source, [topic]).get(topic, {})) if self.enabled else {}
+        return self._target(_described(source, [topic]).get(topic, {})) if self.enabled else {}
 
     def is_due(self) -> bool:
         return self.enabled and (self._synced_at is None or time.monotonic() - self._synced_at >= self._interval_s)
@@ -58,7 +58,7 @@ class TopicSettings:
             if topic in there and name in here:
                 self._alter(target, name, self._changes(there[topic], here[name]))
 
-    def _wanted(self, entries: Mapping[str, Any]) -> Settings:
+    def _target(self, entries: Mapping[str, Any]) -> Settings:
         return {
             name: entry.value
             for name, entry in entries.items()
@@ -72,9 +72,9 @@ class TopicSettings:
 
     def _changes(self, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, str | None]:
         """The new value of each setting that differs; None for a setting that is removed."""
-        wanted = self._wanted(there)
+        target = self._target(there)
         changes: dict[str, str | None] = {
-            name: value for name, value in wanted.items() if name not in here or here[name].value != value
+            name: value for name, value in target.items() if name not in here or here[name].value != value
         }
         for name, entry in here.items():
             is_unset_there = name in there and there[name].source in {
@@ -84,7 +84,7 @@ class TopicSettings:
             if (
                 is_unset_there
                 and entry.source == Source.DYNAMIC_TOPIC_CONFIG
-                and name not in wanted
+                and name not in target
                 and not self._is_excluded(name)
             ):
                 changes[name] = None
@@ -127,14 +127,14 @@ def _described(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, di
     from confluent_kafka.cimpl import KafkaError
 
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-    found: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     admin = AdminClient(librdkafka_settings(client))
     for resource, answer in admin.describe_configs(resources).items():
         try:
-            found[resource.name] = answer.result(_TIMEOUT_S)
+            configs[resource.name] = answer.result(_TIMEOUT_S)
         except KafkaException as problem:
             if problem.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # deleted a moment ago
                 raise UserError(
                     f"the settings of the topic {resource.name} cannot be read: {problem.args[0].str()}"
                 ) from problem
-    return found
+    return configs

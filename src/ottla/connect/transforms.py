@@ -45,8 +45,8 @@ def _guarded(config: Settings, name: str) -> Transform:
     if "predicate" not in settings:
         return step
     holds = _predicate(config, settings["predicate"])
-    wanted = settings.get("negate", "false").lower() != "true"
-    return lambda change: step(change) if holds(change) == wanted else change
+    expected = settings.get("negate", "false").lower() != "true"
+    return lambda change: step(change) if holds(change) == expected else change
 
 
 def _predicate(config: Settings, name: str) -> Callable[[Change], bool]:
@@ -67,10 +67,10 @@ def _changed(change: Change, side: str, value: Any) -> Change:
 
 
 def _fields(change: Change, side: str) -> dict[str, Any] | None:
-    found = change.key if side == "key" else change.value
-    if found is None or isinstance(found, dict):
-        return None if found is None else dict(found)
-    raise TypeError(f"the {side} is a {type(found).__name__} without fields; HoistField gives it one")
+    operand = change.key if side == "key" else change.value
+    if operand is None or isinstance(operand, dict):
+        return None if operand is None else dict(operand)
+    raise TypeError(f"the {side} is a {type(operand).__name__} without fields; HoistField gives it one")
 
 
 def _needed(settings: Settings, kind: str, *names: str) -> list[str]:
@@ -134,17 +134,17 @@ def _mask_field(settings: Settings, side: str) -> Transform:
 
 def _cast(settings: Settings, side: str) -> Transform:
     _needed(settings, "Cast", "spec")
-    wanted = [part.split(":", 1) if ":" in part else ["", part] for part in words(settings, "spec")]
-    for _, kind in wanted:
+    casts = [part.split(":", 1) if ":" in part else ["", part] for part in words(settings, "spec")]
+    for _, kind in casts:
         if kind not in CASTS:
             raise UserError(f"Cast: {kind!r} is none of {', '.join(CASTS)}")
-    if any(name == "" for name, _ in wanted):
-        if len(wanted) > 1:
+    if any(name == "" for name, _ in casts):
+        if len(casts) > 1:
             raise UserError("Cast: spec is one type for the whole value, or FIELD:TYPE for each field")
-        return lambda change: _changed(change, side, cast_value(_operand(change, side), wanted[0][1]))
+        return lambda change: _changed(change, side, cast_value(_operand(change, side), casts[0][1]))
 
     def cast(fields: dict[str, Any], _: Change) -> dict[str, Any]:
-        return fields | {name: cast_value(fields.get(name), kind) for name, kind in wanted}
+        return fields | {name: cast_value(fields.get(name), kind) for name, kind in casts}
 
     return _on_fields(cast)(side)
 
@@ -170,7 +170,9 @@ def _timestamp_converter(settings: Settings, side: str) -> Transform:
     def of_field(fields: dict[str, Any], _: Change) -> dict[str, Any]:
         return fields | {field: convert(fields.get(field))}
 
-    return _on_fields(of_field)(side) if field else lambda one: _changed(one, side, convert(_operand(one, side)))
+    return (
+        _on_fields(of_field)(side) if field else lambda change: _changed(change, side, convert(_operand(change, side)))
+    )
 
 
 def _header_from(settings: Settings, side: str) -> Transform:
@@ -198,13 +200,13 @@ def _flatten(settings: Settings, side: str) -> Transform:
     delimiter = settings.get("delimiter", ".")
 
     def flat(fields: dict[str, Any], _: Change) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        flattened: dict[str, Any] = {}
         for name, value in fields.items():
             if isinstance(value, dict):
-                found |= {f"{name}{delimiter}{inner}": one for inner, one in flat(value, _).items()}
+                flattened |= {f"{name}{delimiter}{inner}": inner_value for inner, inner_value in flat(value, _).items()}
             else:
-                found[name] = value
-        return found
+                flattened[name] = value
+        return flattened
 
     return _on_fields(flat)(side)
 
@@ -251,8 +253,8 @@ def _regex_router(settings: Settings, _: str) -> Transform:
     return apply
 
 
-def _group(found: re.Match[str]) -> str:
-    plain, number, name = found.groups()
+def _group(match: re.Match[str]) -> str:
+    plain, number, name = match.groups()
     return f"\\g<{number or name}>" if plain is None else plain.replace("\\", r"\\")
 
 
@@ -275,7 +277,7 @@ def _insert_header(settings: Settings, _: str) -> Transform:
 
 def _drop_headers(settings: Settings, _: str) -> Transform:
     names = set(words(settings, "headers"))
-    return lambda change: replace(change, headers=[one for one in change.headers if one[0] not in names])
+    return lambda change: replace(change, headers=[header for header in change.headers if header[0] not in names])
 
 
 def _filter(_settings: Settings, _: str) -> Transform:

@@ -122,7 +122,7 @@ class _SourceRun:
                 time.sleep(_POLL_S)
                 continue
             place = changes[-1].place or place
-            records = [one for change in changes for one in self._records(change)]
+            records = [record for change in changes for record in self._records(change)]
             key = json.dumps([self._name, {}]).encode()
             records.append(Outgoing(self._places, key, json.dumps(_stored(place)).encode()))
             sender = transactions.begin()
@@ -146,8 +146,8 @@ class _SourceRun:
     def _last_place(self) -> Place | None:
         key = json.dumps([self._name, {}]).encode()
         rows = topic_table(self._client, self._places).to_pylist()
-        found = [row["value"] for row in rows if row["key"] == key]
-        return json.loads(found[-1]) if found and found[-1] is not None else None
+        stored = [row["value"] for row in rows if row["key"] == key]
+        return json.loads(stored[-1]) if stored and stored[-1] is not None else None
 
 
 def _stored(place: Place | None) -> Any:
@@ -160,7 +160,11 @@ class _SinkRun:
         self._sink = sink
         self._tells = _tells(sink)
         self._name = need(config, "name")
-        routers = [one for one in words(config, "transforms") if "Router" in config.get(f"transforms.{one}.type", "")]
+        routers = [
+            transform
+            for transform in words(config, "transforms")
+            if "Router" in config.get(f"transforms.{transform}.type", "")
+        ]
         if routers and not isinstance(sink, RecordSink):
             raise UserError(f"transforms.{routers[0]}: a sink of rows has one target; table.name.format names a table")
         self._regex = config.get("topics.regex")
@@ -219,13 +223,13 @@ class _SinkRun:
         partitions = sorted(metadata.partitions(topics)) if topics else []
         self._counts = Counter(partition.topic for partition in partitions)
         first = metadata.offsets(dict.fromkeys(partitions, EARLIEST))
-        committed = call(offsets.committed, [Place_(*one) for one in partitions], _TIMEOUT_S)
-        found = {}
+        committed = call(offsets.committed, [Place_(*partition) for partition in partitions], _TIMEOUT_S)
+        positions = {}
         for partition, kept in zip(partitions, committed, strict=True):
             reached = self._sink.reached(self._application(partition))
             position = max(kept.offset, 0) if reached is None else reached + 1
-            found[partition] = max(position, first[partition] or 0)
-        return found
+            positions[partition] = max(position, first[partition] or 0)
+        return positions
 
     def _application(self, partition: TopicPartition) -> str:
         return f"{self._name}.{partition}"
@@ -276,7 +280,7 @@ class _SinkRun:
         change = Change(
             topic=record["topic"],
             value=None,
-            headers=[(one["key"], one["value"]) for one in record["headers"] or []],
+            headers=[(header["key"], header["value"]) for header in record["headers"] or []],
             timestamp_ms=int(record["timestamp"].timestamp() * 1000),
             partition=record["partition"],
             offset=record["offset"],
@@ -294,16 +298,16 @@ class _SinkRun:
     def _records(
         self, sink: RecordSink, partitions: int, changes: list[Change], letters: list[Outgoing]
     ) -> list[Outgoing]:
-        found = []
-        for one in changes:
-            topic = sink.topic(one.topic, partitions)
+        outgoing = []
+        for change in changes:
+            topic = sink.topic(change.topic, partitions)
             try:
-                key, value = self._key.write(topic, one.key), self._value.write(topic, one.value)
+                key, value = self._key.write(topic, change.key), self._value.write(topic, change.value)
             except (ConvertError, ValueError, TypeError, KeyError) as problem:
-                letters += self._errors.letter(one, None, str(one.value).encode(), problem, "VALUE_CONVERTER")
+                letters += self._errors.letter(change, None, str(change.value).encode(), problem, "VALUE_CONVERTER")
                 continue
-            found.append(Outgoing(topic, key, value, [*one.headers], one.partition, one.timestamp_ms))
-        return found
+            outgoing.append(Outgoing(topic, key, value, [*change.headers], change.partition, change.timestamp_ms))
+        return outgoing
 
 
 def _tells(sink: Sink) -> bool:

@@ -123,7 +123,9 @@ def run_pipelines(session: SparkSession, bootstrap: str, folder: Path, watch: St
         with watch.step(f"pipeline {pipeline.name}") as note:
             done = PipelineRun(session, pipeline, settings)
             done.once()
-            note.append(f"{len(pipeline.steps)} steps, {sum(one.rows for one in done.running):,} rows in, exactly once")
+            note.append(
+                f"{len(pipeline.steps)} steps, {sum(running.rows for running in done.running):,} rows in, exactly once"
+            )
 
 
 def feed(bootstrap: str, folder: Path, expected: Expected) -> None:
@@ -146,7 +148,7 @@ def feed(bootstrap: str, folder: Path, expected: Expected) -> None:
 
 
 def check(results: show.Results, expected: Expected) -> None:
-    found = {
+    comparisons = {
         "hits": (results.hits, expected.hits),
         "noise lines": (results.noise, expected.noise),
         "hits per page": (dict(results.pages), dict(expected.pages)),
@@ -156,9 +158,9 @@ def check(results: show.Results, expected: Expected) -> None:
         "broken readings": (len(results.broken), expected.broken),
         "the view's topic": (results.view_topic, results.minutes),
     }
-    for what, (got, wanted) in found.items():
-        if got != wanted:
-            raise DemoFailed(f"{what}: {got} instead of {wanted}")
+    for what, (got, expectation) in comparisons.items():
+        if got != expectation:
+            raise DemoFailed(f"{what}: {got} instead of {expectation}")
 
 
 if __name__ == "__main__":

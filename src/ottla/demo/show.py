@@ -30,13 +30,13 @@ class Results:
     broken: list[tuple[str, str]]
 
 
-def create_topics(bootstrap: str, wanted: dict[str, int]) -> None:
+def create_topics(bootstrap: str, partition_counts: dict[str, int]) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     # The records are dated 2018: with Kafka's seven days of retention they would be gone in half a minute.
-    topics = [NewTopic(name, count, config={"retention.ms": "-1"}) for name, count in wanted.items()]
+    topics = [NewTopic(name, count, config={"retention.ms": "-1"}) for name, count in partition_counts.items()]
     for made in admin.create_topics(topics).values():
         made.result(30)
 
@@ -72,7 +72,7 @@ def collect(bootstrap: str, folder: Path) -> Results:
 
 
 def _header(row: dict[str, Any], name: str) -> str:
-    return next((one["value"].decode() for one in row["headers"] or [] if one["key"] == name), "")
+    return next((header["value"].decode() for header in row["headers"] or [] if header["key"] == name), "")
 
 
 def tables(results: Results) -> list[Table]:

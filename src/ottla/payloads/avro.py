@@ -74,13 +74,13 @@ def _parsed(schema: Any, dependencies: Sequence[Any]) -> tuple[Any, dict[str, An
     from fastavro.schema import SchemaParseException, UnknownType
 
     try:
-        for each in (*dependencies, schema):
-            _check_depth(each)
+        for part in (*dependencies, schema):
+            _check_depth(part)
         try:
             return _by_fastavro(schema, dependencies)
         except SchemaParseException:
             # The specification ignores a logical type that is not valid, and defaults mean nothing to a writer's data.
-            return _by_fastavro(_plain(schema), [_plain(each) for each in dependencies])
+            return _by_fastavro(_plain(schema), [_plain(dependency) for dependency in dependencies])
     except (*_BAD_SCHEMA, SchemaParseException, UnknownType) as error:
         raise _problem("the Avro schema cannot be used", error) from error
 
@@ -97,7 +97,7 @@ def _by_fastavro(schema: Any, dependencies: Sequence[Any]) -> tuple[Any, dict[st
 def _plain(schema: Any) -> Any:
     """The schema without defaults and logical types."""
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_plain(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     return {name: _plain(inner) for name, inner in schema.items() if name not in {"default", "logicalType"}}

@@ -171,28 +171,28 @@ class _Growth:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int, int, float]] = {}
+        self._costs: dict[int, tuple[int, int, float]] = {}
         self._open: set[int] = set()
 
     def of(self, shape: Shape) -> tuple[int, int, float]:
-        found = self._known.get(id(shape))
-        if found is not None:
-            return found
+        cost = self._costs.get(id(shape))
+        if cost is not None:
+            return cost
         if id(shape) in self._open:
             raise _RecursiveError
         self._open.add(id(shape))
-        inner = [self.of(each) for each in shape.inner]
+        inner = [self.of(part) for part in shape.inner]
         self._open.discard(id(shape))
-        depth = max((each[0] for each in inner), default=0) + (shape.kind in _CONTAINERS)
-        rate = max((each[2] for each in inner), default=0.0)
+        depth = max((cost[0] for cost in inner), default=0) + (shape.kind in _CONTAINERS)
+        rate = max((cost[2] for cost in inner), default=0.0)
         values = 1
         if shape.kind == RECORD:
-            values += sum(each[1] for each in inner)
+            values += sum(cost[1] for cost in inner)
         elif shape.kind == UNION:
-            values += max((each[1] for each in inner), default=0)
+            values += max((cost[1] for cost in inner), default=0)
         elif shape.kind in _CONTAINERS:
             key = shape.kind == MAP
             rate += (inner[0][1] + key) / (shape.inner[0].min_bytes + key)
         # Types that name each other twice double: 2 ** 1,100 values do not fit into a float.
-        self._known[id(shape)] = depth, min(values, _ENDLESS), rate
-        return self._known[id(shape)]
+        self._costs[id(shape)] = depth, min(values, _ENDLESS), rate
+        return self._costs[id(shape)]

@@ -48,8 +48,8 @@ class RunSettings:
     """Topics that a backfill writes itself: they are read from the broker and from their beginning."""
 
     def client_options(self) -> dict[str, str]:
-        given = {"bootstrap.servers": self.bootstrap_servers, **self.client}
-        return {f"kafka.{name}": value for name, value in given.items()}
+        client_settings = {"bootstrap.servers": self.bootstrap_servers, **self.client}
+        return {f"kafka.{name}": value for name, value in client_settings.items()}
 
 
 def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataFrame:
@@ -94,17 +94,17 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     return decoded(raw.withColumn("raw", F.col("value")), port.value, f"{port.name}-value")
 
 
-def _starting(given: Mapping[str, str], topic: str) -> dict[str, str]:
+def _starting(starting: Mapping[str, str], topic: str) -> dict[str, str]:
     """Where this topic begins: its part of the starting offsets; a topic that these do not name, at its beginning."""
-    text = given.get("startingOffsets", "")
+    text = starting.get("startingOffsets", "")
     try:
         offsets = json.loads(text)
     except ValueError:
-        return dict(given)
+        return dict(starting)
     if not isinstance(offsets, dict):
-        return dict(given)
+        return dict(starting)
     mine = json.dumps({topic: offsets[topic]}) if topic in offsets else "earliest"
-    return {**given, "startingOffsets": mine}
+    return {**starting, "startingOffsets": mine}
 
 
 def good_rows(frame: DataFrame, port: Topic) -> DataFrame:

@@ -54,7 +54,7 @@ def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
     read, schema = (_avro_reader if form.kind == "avro" else _protobuf_reader)(form, subject)
     result = StructType([StructField("value", schema), StructField("error", StringType())])
 
-    def one(data: bytes | None) -> tuple[Any, str | None]:
+    def value_or_error(data: bytes | None) -> tuple[Any, str | None]:
         if data is None:
             return None, None
         try:
@@ -62,7 +62,7 @@ def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
         except Exception as problem:  # noqa: BLE001 - a supervisor: every error is stored with its record
             return None, f"{type(problem).__name__}: {problem}"
 
-    both = F.udf(one, result)(raw)
+    both = F.udf(value_or_error, result)(raw)
     return frame.withColumn("__both", both).withColumn("value", F.col("__both.value")).withColumn(
         "error", F.col("__both.error")
     ).drop("__both")  # fmt: skip
@@ -124,17 +124,17 @@ def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
 
 def avro_to_spark(schema: Any) -> DataType:
     if isinstance(schema, list):
-        rest = [one for one in schema if one != "null"]
-        if len(rest) != 1:
-            raise UserError(f"an Avro union of {len(rest)} types has no Spark type: {json.dumps(schema)}")
-        return avro_to_spark(rest[0])
+        branches = [branch for branch in schema if branch != "null"]
+        if len(branches) != 1:
+            raise UserError(f"an Avro union of {len(branches)} types has no Spark type: {json.dumps(schema)}")
+        return avro_to_spark(branches[0])
     if isinstance(schema, str):
         if schema not in _AVRO:
             raise UserError(f"the Avro type {schema!r} has no Spark type")
         return _AVRO[schema]
     kind = schema["type"]
     if kind == "record":
-        return StructType([StructField(one["name"], avro_to_spark(one["type"])) for one in schema["fields"]])
+        return StructType([StructField(field["name"], avro_to_spark(field["type"])) for field in schema["fields"]])
     if kind == "array":
         return ArrayType(avro_to_spark(schema["items"]))
     if kind == "map":

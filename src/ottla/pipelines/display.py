@@ -26,15 +26,15 @@ class _Column(NamedTuple):
 
 
 _COLUMNS = (
-    _Column("rows", lambda one: f"{one['rows']:,}"),
-    _Column("rows/s", lambda one: f"{one['rows_per_second']:,.0f}"),
-    _Column("lag", lambda one: f"{one['lag']:,}"),
-    _Column("lag s", lambda one: f"{one['lag_seconds']:,.1f}"),
-    _Column("batch", lambda one: str(one["batch"])),
-    _Column("ms", lambda one: f"{one['batch_ms']:,}"),
-    _Column("state rows", lambda one: f"{one['state_rows']:,}", "state_rows"),
-    _Column("MB", lambda one: f"{one['state_bytes'] / 1e6:,.1f}", "state_rows"),
-    _Column("restarts", lambda one: str(one["restarts"]), "restarts"),
+    _Column("rows", lambda query: f"{query['rows']:,}"),
+    _Column("rows/s", lambda query: f"{query['rows_per_second']:,.0f}"),
+    _Column("lag", lambda query: f"{query['lag']:,}"),
+    _Column("lag s", lambda query: f"{query['lag_seconds']:,.1f}"),
+    _Column("batch", lambda query: str(query["batch"])),
+    _Column("ms", lambda query: f"{query['batch_ms']:,}"),
+    _Column("state rows", lambda query: f"{query['state_rows']:,}", "state_rows"),
+    _Column("MB", lambda query: f"{query['state_bytes'] / 1e6:,.1f}", "state_rows"),
+    _Column("restarts", lambda query: str(query["restarts"]), "restarts"),
 )
 
 
@@ -43,17 +43,17 @@ def status_table(status: dict[str, Any]) -> Table:
     queries = status.get("queries", [])
     table = Table(title=f"{status['name']}: {status['state']}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("query", no_wrap=True, min_width=12)
-    shown = [column for column in _COLUMNS if not column.only_if or any(one[column.only_if] for one in queries)]
+    shown = [column for column in _COLUMNS if not column.only_if or any(query[column.only_if] for query in queries)]
     for column in shown:
         table.add_column(column.title, justify="right", no_wrap=True)
-    if any(one["error"] or (one["active"] and one["lag"]) for one in queries):
+    if any(query["error"] or (query["active"] and query["lag"]) for query in queries):
         table.add_column("", min_width=16)
-    for one in queries:
-        cells: list[Any] = [one["name"].partition("/")[2], *[column.text(one) for column in shown]]
-        if one["active"] and one["lag"]:
-            cells.append(ProgressBar(total=one["rows"] + one["lag"], completed=one["rows"], width=16))
-        elif one["error"]:
-            cells.append(escape(one["error"]))
+    for query in queries:
+        cells: list[Any] = [query["name"].partition("/")[2], *[column.text(query) for column in shown]]
+        if query["active"] and query["lag"]:
+            cells.append(ProgressBar(total=query["rows"] + query["lag"], completed=query["rows"], width=16))
+        elif query["error"]:
+            cells.append(escape(query["error"]))
         table.add_row(*cells)
     return table
 

@@ -49,14 +49,14 @@ def graph(pipeline: Pipeline) -> dict[str, Any]:
 
 def columns(drawn: dict[str, Any]) -> list[list[str]]:
     """Nodes from left to right: each after everything that leads to it."""
-    depth = {one["id"]: 0 for one in drawn["nodes"]}
+    depth = {node["id"]: 0 for node in drawn["nodes"]}
     for _ in depth:
         for edge in drawn["edges"]:
             depth[edge["to"]] = min(len(depth), max(depth[edge["to"]], depth[edge["from"]] + 1))
-    found: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
+    columns: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
     for name, level in depth.items():
-        found[level].append(name)
-    return [column for column in found if column]
+        columns[level].append(name)
+    return [column for column in columns if column]
 
 
 def svg(pipeline: Pipeline) -> str:
@@ -80,13 +80,13 @@ def svg(pipeline: Pipeline) -> str:
         lines.append(
             f'<path d="M{begin} {y1 + middle} c{bend} 0 {bend} {y2 - y1} {end - begin} {y2 - y1}" fill="none" stroke="#64748b"/>'
         )
-    for one in drawn["nodes"]:
-        x, y = places[one["id"]]
-        label = one["label"] if len(one["label"]) <= 26 else "…" + one["label"][-25:]
-        round_ = 17 if one["kind"] == "step" else 4
+    for node in drawn["nodes"]:
+        x, y = places[node["id"]]
+        label = node["label"] if len(node["label"]) <= 26 else "…" + node["label"][-25:]
+        round_ = 17 if node["kind"] == "step" else 4
         lines.append(
-            f'<g><title>{escape(one["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_}" '
-            f'fill="{_COLOURS.get(one["kind"], "#f1f5f9")}" stroke="#334155"/>'
+            f'<g><title>{escape(node["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_}" '
+            f'fill="{_COLOURS.get(node["kind"], "#f1f5f9")}" stroke="#334155"/>'
             f'<text x="{x + _WIDTH // 2}" y="{y + 21}" text-anchor="middle">{escape(label)}</text></g>'
         )
     lines.append("</svg>")

@@ -23,7 +23,7 @@ class Log(Protocol):
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Bounds: ...
 
-    def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
 
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]: ...
 
@@ -53,15 +53,15 @@ class WireLog:
         return sorted(self._metadata.partitions(topics)) if topics else []
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds:
-        found = self._metadata.offsets(dict.fromkeys(partitions, EARLIEST))
-        return {partition: offset or 0 for partition, offset in found.items()}
+        offsets = self._metadata.offsets(dict.fromkeys(partitions, EARLIEST))
+        return {partition: offset or 0 for partition, offset in offsets.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Bounds:
-        found = self._metadata.offsets(dict.fromkeys(partitions, LATEST), isolation_level=self._isolation_level)
-        return {partition: offset or 0 for partition, offset in found.items()}
+        offsets = self._metadata.offsets(dict.fromkeys(partitions, LATEST), isolation_level=self._isolation_level)
+        return {partition: offset or 0 for partition, offset in offsets.items()}
 
-    def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return self._metadata.offsets(wanted, isolation_level=self._isolation_level)
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return self._metadata.offsets(timestamps, isolation_level=self._isolation_level)
 
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
         return read_range(self._settings, plan)
@@ -98,8 +98,8 @@ class DirectoryLog:
     def latest(self, partitions: Iterable[TopicPartition]) -> Bounds:
         return {partition: segments.bounds(self._path, partition, self._isolation_level)[1] for partition in partitions}
 
-    def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return {partition: segments.first_offset_at(self._path, partition, at) for partition, at in wanted.items()}
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return {partition: segments.first_offset_at(self._path, partition, at) for partition, at in timestamps.items()}
 
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
         return segments.scan_range(self._path, plan)

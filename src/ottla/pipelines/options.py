@@ -55,8 +55,8 @@ class ReadOptions:
         return self.subscribe_pattern or ",".join(self.subscribe) or ",".join(map(str, self.assign))
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    options = {name.lower(): value for name, value in given.items()}
+def read_options(spark_options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    options = {name.lower(): value for name, value in spark_options.items()}
     client = client_options(options)
     chosen = [name for name in _STRATEGIES if name in options]
     if len(chosen) != 1:
@@ -151,8 +151,8 @@ def _limit(options: Mapping[str, str], side: str, default: int) -> Limit:
 
 def _per_partition(name: str, text: str) -> Bounds:
     try:
-        given = json.loads(text)
-        return {TopicPartition(t, int(p)): int(o) for t, parts in given.items() for p, o in parts.items()}
+        offsets = json.loads(text)
+        return {TopicPartition(t, int(p)): int(o) for t, parts in offsets.items() for p, o in parts.items()}
     except (ValueError, AttributeError, TypeError):
         example = '{"topic":{"0":23,"1":-2}}'
         raise UserError(f"{name} is not a word or JSON like {example}: {text!r}") from None
@@ -160,13 +160,15 @@ def _per_partition(name: str, text: str) -> Bounds:
 
 def _assign(text: str) -> tuple[TopicPartition, ...]:
     try:
-        given = json.loads(text)
-        found = tuple(TopicPartition(topic, int(one)) for topic, parts in given.items() for one in parts)
+        topics = json.loads(text)
+        partitions = tuple(
+            TopicPartition(topic, int(partition)) for topic, parts in topics.items() for partition in parts
+        )
     except (ValueError, AttributeError, TypeError):
-        found = ()
-    if not found:
+        partitions = ()
+    if not partitions:
         raise UserError(f'assign is not JSON like {{"topic":[0,1]}}: {text!r}')
-    return found
+    return partitions
 
 
 def _strategy(options: Mapping[str, str]) -> bool:
@@ -178,12 +180,12 @@ def _strategy(options: Mapping[str, str]) -> bool:
 
 def _number(name: str, text: str) -> int:
     try:
-        found = int(text)
+        timestamp_ms = int(text)
     except ValueError:
-        found = -1
-    if found < 0:  # the protocol has other meanings for those
+        timestamp_ms = -1
+    if timestamp_ms < 0:  # the protocol has other meanings for those
         raise UserError(f"{name} is a time in milliseconds from 0, not {text!r}")
-    return found
+    return timestamp_ms
 
 
 def _duration_ms(text: str) -> int:

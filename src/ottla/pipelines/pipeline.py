@@ -71,10 +71,10 @@ class Pipeline:
         where = f"step {step.name} of pipeline {self.name}"
         if any(other.name == step.name for other in self.steps):
             raise UserError(f"{where}: there is already a step of this name")
-        wanted = list(inspect.signature(step.function).parameters)
-        if sorted(wanted) != sorted(step.reads):
+        parameters = list(inspect.signature(step.function).parameters)
+        if sorted(parameters) != sorted(step.reads):
             raise UserError(
-                f"{where}: the function takes {wanted}, it reads {sorted(step.reads)}; they must be the same"
+                f"{where}: the function takes {parameters}, it reads {sorted(step.reads)}; they must be the same"
             )
         if step.output_mode not in OUTPUT_MODES:
             raise UserError(f"{where}: output_mode is one of {', '.join(OUTPUT_MODES)}, not {step.output_mode!r}")
@@ -86,7 +86,7 @@ class Pipeline:
     def levels(self) -> list[list[Step]]:
         """Steps that may run side by side, then those that read what they wrote, and so on."""
         left, there = list(self.steps), set[str]()
-        found: list[list[Step]] = []
+        levels: list[list[Step]] = []
         written = {node for step in self.steps for node in written_nodes(step)}
         while left:
             ready = [
@@ -98,12 +98,12 @@ class Pipeline:
                 raise UserError(
                     f"the steps {', '.join(step.name for step in left)} read each other's outputs in a circle"
                 )
-            found.append(ready)
+            levels.append(ready)
             left = [step for step in left if step not in ready]
             for node in {node for step in ready for node in written_nodes(step)}:
                 if not any(node in written_nodes(step) for step in left):
                     there.add(node)
-        return found
+        return levels
 
 
 def written_nodes(step: Step) -> list[str]:
@@ -146,10 +146,10 @@ def load_pipelines(path: str) -> list[Pipeline]:
     finally:
         sys.path.pop(0)
         _remember(os.path.dirname(os.path.abspath(path)))
-    found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
-    if not found:
+    pipelines = [value for value in vars(module).values() if isinstance(value, Pipeline)]
+    if not pipelines:
         raise UserError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
-    return found
+    return pipelines
 
 
 STEP_FOLDERS: list[str] = []

@@ -52,10 +52,10 @@ def _field_type(field: Any) -> DataType:
     }
     kind = kinds.get(field.type, "")
     if kind == "TYPE_MESSAGE":
-        found: DataType = message_type(field.message_type)
+        field_type: DataType = message_type(field.message_type)
     else:
-        found = _TYPES.get(kind, LongType())
-    return ArrayType(found) if field.is_repeated else found
+        field_type = _TYPES.get(kind, LongType())
+    return ArrayType(field_type) if field.is_repeated else field_type
 
 
 @functools.lru_cache(maxsize=100)
@@ -75,10 +75,10 @@ def _row(message: Any) -> dict[str, Any]:
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if field.message_type is not None:
-            row[field.name] = [_row(one) for one in value] if field.is_repeated else _row(value)
+            row[field.name] = [_row(element) for element in value] if field.is_repeated else _row(value)
         elif field.enum_type is not None:
             names = field.enum_type.values_by_number
-            row[field.name] = [names[one].name for one in value] if field.is_repeated else names[value].name
+            row[field.name] = [names[element].name for element in value] if field.is_repeated else names[value].name
         else:
             row[field.name] = list(value) if field.is_repeated else value
     return row
@@ -91,8 +91,8 @@ def message_writer(name: str) -> Callable[[dict[str, Any]], bytes]:
     kind = message_class(name)
 
     def write(row: dict[str, Any]) -> bytes:
-        given = {field: value for field, value in row.items() if value is not None}
-        data: bytes = ParseDict(given, kind(), ignore_unknown_fields=True).SerializeToString()
+        present = {field: value for field, value in row.items() if value is not None}
+        data: bytes = ParseDict(present, kind(), ignore_unknown_fields=True).SerializeToString()
         return data
 
     return write

@@ -32,10 +32,10 @@ class OffsetRange(NamedTuple):
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
     """The shape that Spark's own source keeps in its checkpoints."""
-    found: JsonOffsets = {}
+    by_topic: JsonOffsets = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return by_topic
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Bounds:
@@ -55,34 +55,34 @@ def ending_offsets(log: Log, options: ReadOptions, partitions: Iterable[TopicPar
 def _resolve(log: Log, limit: Limit, partitions: list[TopicPartition], *, missing_is_latest: bool) -> Bounds:
     if limit.word is not None:
         return log.earliest(partitions) if limit.word == EARLIEST else log.latest(partitions)
-    given = limit.offsets or limit.timestamps_ms
+    places = limit.offsets or limit.timestamps_ms
     if limit.timestamp_ms is not None:
-        given = dict.fromkeys(partitions, limit.timestamp_ms)
-    if set(given) != set(partitions):
-        different = ", ".join(map(str, sorted(set(given) ^ set(partitions))))
+        places = dict.fromkeys(partitions, limit.timestamp_ms)
+    if set(places) != set(partitions):
+        different = ", ".join(map(str, sorted(set(places) ^ set(partitions))))
         raise UserError(f"{limit.name} must name each partition that is read, and no other: {different}")
     if limit.offsets:
         return _words_resolved(log, limit.offsets)
-    found = log.at_times(given)
-    missing = [partition for partition, offset in found.items() if offset is None]
+    resolved = log.at_times(places)
+    missing = [partition for partition, offset in resolved.items() if offset is None]
     if missing and not missing_is_latest:
         raise UserError(
             f"{limit.name}: {', '.join(map(str, missing))} has no record at or after that time; "
             "set startingOffsetsByTimestampStrategy to latest to begin at the end"
         )
     ends = log.latest(missing) if missing else {}
-    return {partition: ends[partition] if offset is None else offset for partition, offset in found.items()}
+    return {partition: ends[partition] if offset is None else offset for partition, offset in resolved.items()}
 
 
 def _words_resolved(log: Log, offsets: Bounds) -> Bounds:
     earliest = [partition for partition, offset in offsets.items() if offset == EARLIEST]
     latest = [partition for partition, offset in offsets.items() if offset == LATEST]
-    found = dict(offsets)
+    resolved = dict(offsets)
     if earliest:
-        found.update(log.earliest(earliest))
+        resolved.update(log.earliest(earliest))
     if latest:
-        found.update(log.latest(latest))
-    return found
+        resolved.update(log.latest(latest))
+    return resolved
 
 
 def check_bounds(log: Log, options: ReadOptions, start: Bounds, end: Bounds) -> tuple[Bounds, Bounds]:
@@ -108,27 +108,27 @@ def limited(start: Bounds, end: Bounds, max_offsets: int) -> Bounds:
     total = sum(sizes.values())
     if total <= max_offsets:
         return dict(end)
-    found = dict(end)
+    limited = dict(end)
     for partition, size in sizes.items():
         share = max_offsets * size / total
         step = int(share) if share >= 1 else 1
-        found[partition] = min(start[partition] + step, end[partition])
-    return found
+        limited[partition] = min(start[partition] + step, end[partition])
+    return limited
 
 
 def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
     """Ranges in a fixed order, large ones cut so that at least `min_partitions` tasks have work."""
-    wanted = sorted(one for one in ranges if one.size > 0)
+    parts = sorted(part for part in ranges if part.size > 0)
     if max_records:
-        wanted = [piece for one in wanted for piece in _cut(one, -(-one.size // max_records))]
-    if not min_partitions or len(wanted) >= min_partitions or not wanted:
-        return wanted
-    total = sum(one.size for one in wanted)
-    small = [one for one in wanted if one.size * min_partitions <= total]
-    large = [one for one in wanted if one.size * min_partitions > total]
+        parts = [piece for part in parts for piece in _cut(part, -(-part.size // max_records))]
+    if not min_partitions or len(parts) >= min_partitions or not parts:
+        return parts
+    total = sum(part.size for part in parts)
+    small = [part for part in parts if part.size * min_partitions <= total]
+    large = [part for part in parts if part.size * min_partitions > total]
     room = max(1, min_partitions - len(small))
-    large_total = sum(one.size for one in large)
-    pieces = [piece for one in large for piece in _cut(one, -(-room * one.size // large_total))]
+    large_total = sum(part.size for part in large)
+    pieces = [piece for part in large for piece in _cut(part, -(-room * part.size // large_total))]
     return sorted([*small, *pieces])
 
 

@@ -25,8 +25,8 @@ from ottla.tables.fetch import FetchPlan
 
 
 class RangePartition(api.InputPartition):
-    def __init__(self, one: ranges.OffsetRange) -> None:
-        super().__init__(tuple(one))
+    def __init__(self, offset_range: ranges.OffsetRange) -> None:
+        super().__init__(tuple(offset_range))
 
     @property
     def range(self) -> ranges.OffsetRange:
@@ -37,14 +37,14 @@ def read_one(options: ReadOptions, partition: api.InputPartition) -> Iterator[pa
     """Runs in a Python worker: opens its own connection."""
     if not isinstance(partition, RangePartition):
         return
-    one = partition.range
+    offset_range = partition.range
     log = open_log(options)
     try:
         plan = FetchPlan(
-            topic=one.topic,
-            partition=one.partition,
-            start=one.start,
-            end=one.end,
+            topic=offset_range.topic,
+            partition=offset_range.partition,
+            start=offset_range.start,
+            end=offset_range.end,
             isolation_level=options.isolation_level,
             with_headers=options.include_headers,
             fail_on_data_loss=options.fail_on_data_loss,
@@ -61,11 +61,11 @@ class BatchReader(api.DataSourceReader):
 
     def pushFilters(self, filters: list[api.Filter]) -> Iterator[api.Filter]:  # noqa: N802 - Spark's name
         """Partitions, offsets and times cut the ranges; Spark still checks each row, so a cut may be generous."""
-        for one in filters:
-            column = getattr(one, "attribute", ("",))[0]
-            if column in {"partition", "offset", "timestamp", "topic"} and hasattr(one, "value"):
-                self._filters.append((column, type(one).__name__, one.value))
-            yield one
+        for predicate in filters:
+            column = getattr(predicate, "attribute", ("",))[0]
+            if column in {"partition", "offset", "timestamp", "topic"} and hasattr(predicate, "value"):
+                self._filters.append((column, type(predicate).__name__, predicate.value))
+            yield predicate
 
     def partitions(self) -> Sequence[api.InputPartition]:
         options = self._options
@@ -75,24 +75,24 @@ class BatchReader(api.DataSourceReader):
             start = ranges.starting_offsets(log, options, partitions)
             end = ranges.ending_offsets(log, options, partitions)
             start, end = ranges.check_bounds(log, options, start, end)
-            wanted = [
+            offset_ranges = [
                 ranges.OffsetRange(partition.topic, partition.partition, start[partition], end[partition])
                 for partition in partitions
             ]
-            wanted = [cut for one in wanted if (cut := self._cut(log, one))]
+            offset_ranges = [cut for offset_range in offset_ranges if (cut := self._cut(log, offset_range))]
         finally:
             log.close()
-        pieces = ranges.split(wanted, options.min_partitions, options.max_records_per_partition)
+        pieces = ranges.split(offset_ranges, options.min_partitions, options.max_records_per_partition)
         # Spark runs one task with the value None when the list is empty; `read_one` gives it nothing.
-        return [RangePartition(one) for one in pieces]
+        return [RangePartition(piece) for piece in pieces]
 
-    def _cut(self, log: Log, one: ranges.OffsetRange) -> ranges.OffsetRange | None:
-        start, end = one.start, one.end
+    def _cut(self, log: Log, offset_range: ranges.OffsetRange) -> ranges.OffsetRange | None:
+        start, end = offset_range.start, offset_range.end
         for column, kind, value in self._filters:
             if column in {"partition", "topic"}:
-                if kind == "EqualTo" and getattr(one, column) != value:
+                if kind == "EqualTo" and getattr(offset_range, column) != value:
                     return None
-                if kind == "In" and getattr(one, column) not in value:
+                if kind == "In" and getattr(offset_range, column) not in value:
                     return None
             elif column == "offset" and isinstance(value, int):
                 if kind in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
@@ -100,21 +100,21 @@ class BatchReader(api.DataSourceReader):
                 if kind in {"EqualTo", "LessThan", "LessThanOrEqual"}:
                     end = min(end, value + (kind != "LessThan"))
             elif column == "timestamp" and isinstance(value, datetime):
-                start = max(start, self._at_time(log, one, kind, value))
-        return one._replace(start=start, end=end) if start < end else None
+                start = max(start, self._at_time(log, offset_range, kind, value))
+        return offset_range._replace(start=start, end=end) if start < end else None
 
     @staticmethod
-    def _at_time(log: Log, one: ranges.OffsetRange, kind: str, value: datetime) -> int:
+    def _at_time(log: Log, offset_range: ranges.OffsetRange, kind: str, value: datetime) -> int:
         """No record before the first one at or after a time is that new; the end cannot be cut, times may go back."""
         if kind not in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
-            return one.start
+            return offset_range.start
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        partition = TopicPartition(one.topic, one.partition)
-        wanted = int(moment.timestamp() * 1000)
-        if wanted <= 0:  # the protocol has other meanings for times below 0
-            return one.start
-        found = log.at_times({partition: wanted})[partition]
-        return one.end if found is None else found
+        partition = TopicPartition(offset_range.topic, offset_range.partition)
+        timestamp_ms = int(moment.timestamp() * 1000)
+        if timestamp_ms <= 0:  # the protocol has other meanings for times below 0
+            return offset_range.start
+        offset = log.at_times({partition: timestamp_ms})[partition]
+        return offset_range.end if offset is None else offset
 
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_one(self._options, partition)
@@ -175,9 +175,11 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [partition for partition in ended if partition not in begun]
         if new:
             begun.update(self.log.earliest(new))
-        wanted = [ranges.OffsetRange(*partition, begun[partition], offset) for partition, offset in ended.items()]
-        pieces = ranges.split(wanted, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(one) for one in pieces]
+        offset_ranges = [
+            ranges.OffsetRange(*partition, begun[partition], offset) for partition, offset in ended.items()
+        ]
+        pieces = ranges.split(offset_ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return [RangePartition(piece) for piece in pieces]
 
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_one(self._options, partition)

@@ -74,10 +74,10 @@ class Running:
         if last is None:
             return
         self.progress = dict(last)
-        for one in self.query.recentProgress if self.query is not None else []:
-            if one["timestamp"] > self.seen_at:
-                self.seen_at = one["timestamp"]
-                self.rows += _input_rows(one)
+        for progress in self.query.recentProgress if self.query is not None else []:
+            if progress["timestamp"] > self.seen_at:
+                self.seen_at = progress["timestamp"]
+                self.rows += _input_rows(progress)
                 self.failures_in_a_row = 0
 
 
@@ -95,7 +95,7 @@ class PipelineRun:
         ensure_topics(self.settings, self.steps)
         with self._locked():
             for level in self.pipeline.levels():
-                mine = [one for step in level for one in self._prepare(step, once=True)]
+                mine = [running for step in level for running in self._prepare(step, once=True)]
                 self.running += mine
                 self._work_through(mine, on_progress)
 
@@ -103,11 +103,11 @@ class PipelineRun:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
         ensure_topics(self.settings, self.steps)
         with self._locked():
-            self.running = [one for step in self.steps for one in self._prepare(step, once=False)]
+            self.running = [running for step in self.steps for running in self._prepare(step, once=False)]
             try:
-                for one in self.running:
-                    one.query = one.start()
-                    self._let_it_begin(one)
+                for running in self.running:
+                    running.query = running.start()
+                    self._let_it_begin(running)
                 while not self._stopping.wait(poll_s):
                     self._supervise()
                     if on_progress is not None:
@@ -119,7 +119,7 @@ class PipelineRun:
         self._stopping.set()
 
     def _prepare(self, step: Step, *, once: bool) -> list[Running]:
-        found: list[Running] = []
+        queries: list[Running] = []
 
         def declare() -> Any:
             inputs = {name: build.input_frame(self._spark, port, self.settings) for name, port in step.reads.items()}
@@ -139,11 +139,11 @@ class PipelineRun:
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
-            found.append(Running(name=name, step=step, start=_starter(step, writer)))
+            queries.append(Running(name=name, step=step, start=_starter(step, writer)))
         for name, port in step.reads.items():
             if isinstance(port, Topic) and port.dead_letter:
-                found.append(self._dead_letters(step, name, port, once=once))
-        return found
+                queries.append(self._dead_letters(step, name, port, once=once))
+        return queries
 
     def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
         frame = _patiently(step, lambda: build.dead_letters(build.decoded_topic(self._spark, port, self.settings)))
@@ -165,63 +165,63 @@ class PipelineRun:
         active: list[Running] = []
         while (waiting or active) and not self._stopping.is_set():
             while waiting and len(active) < AT_ONCE:
-                one = waiting.pop(0)
-                one.query = one.start()
-                active.append(one)
+                running = waiting.pop(0)
+                running.query = running.start()
+                active.append(running)
             time.sleep(0.05)
-            for one in list(active):
-                one.look()
-                if one.query is not None and one.query.isActive:
+            for running in list(active):
+                running.look()
+                if running.query is not None and running.query.isActive:
                     continue
-                active.remove(one)
-                problem = one.query.exception() if one.query is not None else None
-                if problem is not None and _is_passing(problem) and one.restarts < MAX_RESTARTS:
-                    one.restarts += 1
-                    self._stopping.wait(pause_s(one.restarts))  # what is too busy now is so a moment later
-                    waiting.append(one)
+                active.remove(running)
+                problem = running.query.exception() if running.query is not None else None
+                if problem is not None and _is_passing(problem) and running.restarts < MAX_RESTARTS:
+                    running.restarts += 1
+                    self._stopping.wait(pause_s(running.restarts))  # what is too busy now is so a moment later
+                    waiting.append(running)
                 elif problem is not None:
                     self._stop_queries()
-                    raise StepFailed(one.step.name, plain_reason(problem)) from problem
+                    raise StepFailed(running.step.name, plain_reason(problem)) from problem
             if on_progress is not None:
                 on_progress(self)
         self._stop_queries()
 
-    def _let_it_begin(self, one: Running) -> None:
+    def _let_it_begin(self, running: Running) -> None:
         """Queries come up one after the other: each starts Python processes, for which Spark waits only ten seconds."""
         deadline = time.monotonic() + 15.0
-        while one.query is not None and one.query.isActive and time.monotonic() < deadline:
-            if "nitializing" not in str(one.query.status["message"]) or self._stopping.wait(0.1):
+        while running.query is not None and running.query.isActive and time.monotonic() < deadline:
+            if "nitializing" not in str(running.query.status["message"]) or self._stopping.wait(0.1):
                 return
 
     def _supervise(self) -> None:
-        for one in self.running:
-            one.look()
-            if one.query is not None and one.query.isActive:
+        for running in self.running:
+            running.look()
+            if running.query is not None and running.query.isActive:
                 continue
-            problem = one.query.exception() if one.query is not None else None
-            if one.query is not None:
-                one.last_error = plain_reason(problem) if problem is not None else "it ended"
-                one.query = None
-                one.failures_in_a_row += 1
-                one.again_at = time.monotonic() + pause_s(one.failures_in_a_row)
-                if one.failures_in_a_row > MAX_RESTARTS:
-                    raise StepFailed(one.step.name, f"{one.last_error} (after {MAX_RESTARTS} restarts)")
-            elif time.monotonic() >= one.again_at:
-                one.restarts += 1
+            problem = running.query.exception() if running.query is not None else None
+            if running.query is not None:
+                running.last_error = plain_reason(problem) if problem is not None else "it ended"
+                running.query = None
+                running.failures_in_a_row += 1
+                running.again_at = time.monotonic() + pause_s(running.failures_in_a_row)
+                if running.failures_in_a_row > MAX_RESTARTS:
+                    raise StepFailed(running.step.name, f"{running.last_error} (after {MAX_RESTARTS} restarts)")
+            elif time.monotonic() >= running.again_at:
+                running.restarts += 1
                 try:
-                    one.query = one.start()
-                    self._let_it_begin(one)
+                    running.query = running.start()
+                    self._let_it_begin(running)
                 except StepFailed as failed:
-                    one.last_error = failed.reason
-                    one.failures_in_a_row += 1
-                    one.again_at = time.monotonic() + pause_s(one.failures_in_a_row)
-                    if one.failures_in_a_row > MAX_RESTARTS:
+                    running.last_error = failed.reason
+                    running.failures_in_a_row += 1
+                    running.again_at = time.monotonic() + pause_s(running.failures_in_a_row)
+                    if running.failures_in_a_row > MAX_RESTARTS:
                         raise
 
     def _stop_queries(self) -> None:
-        for one in self.running:
-            if one.query is not None and one.query.isActive:
-                one.query.stop()
+        for running in self.running:
+            if running.query is not None and running.query.isActive:
+                running.query.stop()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -288,7 +288,7 @@ def _patiently(step: Step, function: Callable[[], Result]) -> Result:
 def _input_rows(progress: Mapping[str, Any]) -> int:
     """Spark Connect gives the rows of each source only."""
     total = progress["numInputRows"]
-    return int(total) if total is not None else sum(int(one["numInputRows"]) for one in progress["sources"])
+    return int(total) if total is not None else sum(int(source["numInputRows"]) for source in progress["sources"])
 
 
 def _is_passing(problem: BaseException) -> bool:
@@ -339,8 +339,8 @@ def _python_exception(text: str) -> str:
     Spark passes a worker's traceback on as text: between its own sentence and Java's stack. The exception is the first
     line after the traceback's frames, and its class may have any name.
     """
-    _, found, last = text.rpartition("Traceback")
-    exception = next((line for line in last.splitlines()[1:] if re.match(r"[A-Za-z_]", line)), "") if found else ""
+    _, traceback, last = text.rpartition("Traceback")
+    exception = next((line for line in last.splitlines()[1:] if re.match(r"[A-Za-z_]", line)), "") if traceback else ""
     name, _, message = _without_state(exception).partition(": ")
     if not name:
         return ""

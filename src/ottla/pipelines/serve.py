@@ -31,15 +31,15 @@ def app(state: str) -> Starlette:
     async def everything(_: Request) -> Response:
         return JSONResponse(await run_in_threadpool(supervisor.every, state))
 
-    async def one(request: Request) -> Response:
+    async def one_pipeline(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(supervisor.current, state, request.path_params["name"]))
 
     async def drawn(request: Request) -> Response:
         from ottla.pipelines.graph import graph, svg
 
-        told = await run_in_threadpool(supervisor.current, state, request.path_params["name"])
-        if told.get("kind") == "connector":
-            return JSONResponse(_connector_graph(told))
+        status = await run_in_threadpool(supervisor.current, state, request.path_params["name"])
+        if status.get("kind") == "connector":
+            return JSONResponse(_connector_graph(status))
         pipeline = await run_in_threadpool(_loaded, state, request.path_params["name"])
         if request.path_params["kind"] == "svg":
             return Response(svg(pipeline), media_type="image/svg+xml")
@@ -69,11 +69,11 @@ def app(state: str) -> Starlette:
     return Starlette(
         routes=[
             Route("/healthz", _healthy),
-            Route("/pipelines", _told(everything)),
-            Route("/pipelines/{name}", _told(one)),
-            Route("/pipelines/{name}/graph.{kind:str}", _told(drawn)),
-            Route("/pipelines/{name}/views/{view}", _told(view)),
-            Route("/pipelines/{name}/{action}", _told(control), methods=["POST"]),
+            Route("/pipelines", _answered(everything)),
+            Route("/pipelines/{name}", _answered(one_pipeline)),
+            Route("/pipelines/{name}/graph.{kind:str}", _answered(drawn)),
+            Route("/pipelines/{name}/views/{view}", _answered(view)),
+            Route("/pipelines/{name}/{action}", _answered(control), methods=["POST"]),
         ]
     )
 
@@ -89,7 +89,7 @@ async def _healthy(_: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
 
 
-def _told(handler: Handler) -> Handler:
+def _answered(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
@@ -99,25 +99,27 @@ def _told(handler: Handler) -> Handler:
     return answer
 
 
-def _connector_graph(told: dict[str, Any]) -> dict[str, Any]:
+def _connector_graph(status: dict[str, Any]) -> dict[str, Any]:
     """What it reads, itself, what it writes; as `graph` draws a pipeline."""
-    mine = f"step:{told['name']}"
-    inputs, outputs = list(told.get("inputs") or []), list(told.get("outputs") or [])
+    mine = f"step:{status['name']}"
+    inputs, outputs = list(status.get("inputs") or []), list(status.get("outputs") or [])
     nodes = []
     for name in [*inputs, mine, *outputs]:
         kind, _, label = name.partition(":")
         nodes.append({"id": name, "kind": kind, "label": label})
     edges = [{"from": name, "to": mine} for name in inputs] + [{"from": mine, "to": name} for name in outputs]
-    return {"pipeline": told["name"], "nodes": nodes, "edges": edges, "inputs": inputs, "outputs": outputs}
+    return {"pipeline": status["name"], "nodes": nodes, "edges": edges, "inputs": inputs, "outputs": outputs}
 
 
 def _loaded(state: str, name: str) -> Any:
     from ottla.pipelines.pipeline import load_pipelines
 
-    found = supervisor.read_json(supervisor.paths(state, name)[0])
-    if found is None:
+    definition = supervisor.read_json(supervisor.paths(state, name)[0])
+    if definition is None:
         raise UserError(f"pipeline {name} was never started here")
-    return next((one for one in load_pipelines(str(found["words"][0])) if one.name == name), None) or _missing(name)
+    return next(
+        (pipeline for pipeline in load_pipelines(str(definition["words"][0])) if pipeline.name == name), None
+    ) or _missing(name)
 
 
 def _missing(name: str) -> Any:

@@ -10,18 +10,18 @@ from ottla.pipelines.graph import graph
 from ottla.pipelines.run import PipelineRun, Running
 
 
-def query_status(one: Running) -> dict[str, Any]:
-    progress = one.progress
+def query_status(running: Running) -> dict[str, Any]:
+    progress = running.progress
     sources = progress.get("sources") or []
     lag = sum(_lag(source) for source in sources)
     rate = float(progress.get("processedRowsPerSecond") or 0.0)
     states = progress.get("stateOperators") or []
-    active = one.query is not None and one.query.isActive
+    active = running.query is not None and running.query.isActive
     return {
-        "name": one.name,
-        "step": one.step.name,
+        "name": running.name,
+        "step": running.step.name,
         "active": active,
-        "rows": one.rows,
+        "rows": running.rows,
         "rows_per_second": round(rate, 1),
         "lag": lag,
         "lag_seconds": round(lag / rate, 1) if lag and rate else 0.0,
@@ -29,25 +29,25 @@ def query_status(one: Running) -> dict[str, Any]:
         "batch_ms": (progress.get("durationMs") or {}).get("triggerExecution", 0),
         "state_rows": sum(int(state.get("numRowsTotal", 0)) for state in states),
         "state_bytes": sum(int(state.get("memoryUsedBytes", 0)) for state in states),
-        "restarts": one.restarts,
-        "error": one.last_error,
+        "restarts": running.restarts,
+        "error": running.last_error,
     }
 
 
 def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, Any]:
     """The shape that status files and `ottla pipeline serve` give out."""
-    queries = [query_status(one) for one in run.running]
+    queries = [query_status(running) for running in run.running]
     drawn = graph(run.pipeline)
     return {
         "name": run.pipeline.name,
         "state": state,
         "at": time.time(),
-        "rows": sum(one["rows"] for one in queries),
-        "rows_per_second": round(sum(one["rows_per_second"] for one in queries if one["active"]), 1),
-        "lag": sum(one["lag"] for one in queries),
+        "rows": sum(query["rows"] for query in queries),
+        "rows_per_second": round(sum(query["rows_per_second"] for query in queries if query["active"]), 1),
+        "lag": sum(query["lag"] for query in queries),
         "inputs": drawn["inputs"],
         "outputs": drawn["outputs"],
-        "error": error or next((one["error"] for one in queries if one["error"]), ""),
+        "error": error or next((query["error"] for query in queries if query["error"]), ""),
         "queries": queries,
     }
 

@@ -27,8 +27,8 @@ _PIPELINE = ("pipeline", "run")
 _CLOCK_SLACK_S = 10.0
 
 
-def state_directory(given: str | None = None) -> str:
-    base = given or os.environ.get("OTTLA_STATE")
+def state_directory(folder: str | None = None) -> str:
+    base = folder or os.environ.get("OTTLA_STATE")
     if not base:
         home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
         base = os.path.join(home, "ottla", "pipelines")
@@ -47,10 +47,10 @@ def write_json(path: str, content: dict[str, Any]) -> None:
 def read_json(path: str) -> dict[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def paths(state: str, name: str) -> tuple[str, str, str]:
@@ -81,8 +81,8 @@ def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIP
         raise UserError(f"{name} is already running; stop it first, or look at it with `ottla pipeline status`")
     forget_stop(status)
     kind = "pipeline" if tuple(command) == _PIPELINE else "connector"
-    known = read_json(status) or {}
-    kept: dict[str, Any] = {fact: known[fact] for fact in ("class", "inputs", "outputs") if fact in known}
+    last_status = read_json(status) or {}
+    kept: dict[str, Any] = {fact: last_status[fact] for fact in ("class", "inputs", "outputs") if fact in last_status}
     write_json(status, {**kept, "name": name, "kind": kind, "state": "starting", "at": time.time()})
     whole = own_command(*command, *_hidden(words, definition.removesuffix(".json") + ".options.json"))
     whole += ["--quiet", "--status", status] if kind == "pipeline" else []
@@ -141,15 +141,15 @@ def stop(state: str, name: str, timeout_s: float = 60.0) -> bool:
 
 def current(state: str, name: str) -> dict[str, Any]:
     definition, status, log = paths(state, name)
-    found = read_json(status) or {"name": name, "state": "stopped"}
+    facts = read_json(status) or {"name": name, "state": "stopped"}
     pid = _pid(definition)
-    if found.get("state") in _UNDER_WAY and pid is None:
+    if facts.get("state") in _UNDER_WAY and pid is None:
         noted = (read_json(definition) or {}).get("pid")
-        found |= {
+        facts |= {
             "state": "dead",
-            "error": found.get("error") or f"process {noted} is gone; its last words are in {log}",
+            "error": facts.get("error") or f"process {noted} is gone; its last words are in {log}",
         }
-    return found | {"pid": pid, "log": log}
+    return facts | {"pid": pid, "log": log}
 
 
 def is_under_way(state: str, name: str) -> bool:
@@ -162,20 +162,20 @@ def every(state: str) -> list[dict[str, Any]]:
 
 
 def restart(state: str, name: str) -> int:
-    found = read_json(paths(state, name)[0])
-    if found is None:
+    definition = read_json(paths(state, name)[0])
+    if definition is None:
         raise UserError(f"pipeline {name} was never started here: use `ottla pipeline start FILE`")
-    words = [str(word) for word in found["words"]]
-    return start(state, name, words, found.get("command") or _PIPELINE, found.get("cwd"))
+    words = [str(word) for word in definition["words"]]
+    return start(state, name, words, definition.get("command") or _PIPELINE, definition.get("cwd"))
 
 
 def _pid(definition: str) -> int | None:
     """The process id, if that process runs. A later process with the same number, as after a reboot, does not count."""
-    found = read_json(definition)
-    if not found or not _alive(pid := int(found["pid"])):
+    started = read_json(definition)
+    if not started or not _alive(pid := int(started["pid"])):
         return None
     born = started_at(pid)
-    return None if born is not None and born > float(found.get("started", born)) + _CLOCK_SLACK_S else pid
+    return None if born is not None and born > float(started.get("started", born)) + _CLOCK_SLACK_S else pid
 
 
 def _alive(pid: int) -> bool:

@@ -21,7 +21,7 @@ _LOOK_S = 0.5
 
 
 def switch(
-    state: str, old: str, new: str, start: Callable[[], None], *, patience_s: float, told: Callable[[str], None]
+    state: str, old: str, new: str, start: Callable[[], None], *, patience_s: float, report: Callable[[str], None]
 ) -> None:
     """Starts `new` if it does not run, waits until it has read what is there, stops `old`.
 
@@ -32,19 +32,19 @@ def switch(
     if not supervisor.is_under_way(state, new):
         start()
     deadline = time.monotonic() + patience_s
-    told(f"{new}: runs beside {old}; waiting until it has caught up")
-    while not _caught_up(found := supervisor.current(state, new)):
+    report(f"{new}: runs beside {old}; waiting until it has caught up")
+    while not _caught_up(status := supervisor.current(state, new)):
         if not supervisor.is_under_way(state, new):
-            reason = found.get("error") or f"it {found['state']}"
-            raise UserError(f"{new} did not get there: {reason}. {old} is as it was; see {found['log']}")
+            reason = status.get("error") or f"it {status['state']}"
+            raise UserError(f"{new} did not get there: {reason}. {old} is as it was; see {status['log']}")
         if time.monotonic() > deadline:
             raise UserError(
-                f"{new} is {found.get('lag', 0):,} records behind after {patience_s:.0f} s; both versions run, {old} is "
+                f"{new} is {status.get('lag', 0):,} records behind after {patience_s:.0f} s; both versions run, {old} is "
                 "still the one to read: call this again, or give it longer with --wait"
             )
         time.sleep(_LOOK_S)
     stopped = supervisor.stop(state, old)
-    told(f"{new}: has caught up; {old} {'is stopped' if stopped else 'was not running'}")
+    report(f"{new}: has caught up; {old} {'is stopped' if stopped else 'was not running'}")
 
 
 def _caught_up(status: dict[str, Any]) -> bool:
@@ -53,7 +53,7 @@ def _caught_up(status: dict[str, Any]) -> bool:
     return (
         status["state"] == "running"
         and bool(queries)
-        and all(one["active"] and one["batch"] >= 0 and not one["lag"] for one in queries)
+        and all(query["active"] and query["batch"] >= 0 and not query["lag"] for query in queries)
     )
 
 

@@ -14,15 +14,15 @@ _TIMEOUT_S = 30.0
 
 
 def output_topics(steps: Iterable[Step]) -> list[Topic]:
-    found = []
+    topics = []
     for step in steps:
         for port in step.writes.values():
             if isinstance(port, Topic):
-                found.append(port)
+                topics.append(port)
             elif isinstance(port, View):
-                found.append(port.topic)
-        found += [Topic(name=port.dead_letter) for port in input_topics(step) if port.dead_letter]
-    return found
+                topics.append(port.topic)
+        topics += [Topic(name=port.dead_letter) for port in input_topics(step) if port.dead_letter]
+    return topics
 
 
 def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
@@ -37,15 +37,15 @@ def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
         there = set(admin.list_topics(timeout=min(given_s, _TIMEOUT_S)).topics)
     except KafkaException as problem:
         raise UserError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
-    wanted = {port.name: port for port in output_topics(steps)}
+    outputs = {port.name: port for port in output_topics(steps)}
     for step in steps:
         for port in input_topics(step):
-            if port.name not in there and port.name not in wanted and not settings.path:
+            if port.name not in there and port.name not in outputs and not settings.path:
                 raise UserError(
                     f"step {step.name} reads the topic {port.name!r}, which does not exist: create it first"
                 )
     made = []
-    for name, port in wanted.items():
+    for name, port in outputs.items():
         if name in there:
             continue
         config = {"cleanup.policy": "compact"} if port.compacted else {}

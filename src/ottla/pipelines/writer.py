@@ -43,9 +43,9 @@ class WriteOptions:
     job: str
 
 
-def write_options(given: Mapping[str, str], schema: StructType) -> WriteOptions:
+def write_options(spark_options: Mapping[str, str], schema: StructType) -> WriteOptions:
     """Checked on the driver, before any task runs."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in spark_options.items()}
     client = client_options(options)
     if not client.get("bootstrap.servers"):
         raise UserError("the option kafka.bootstrap.servers is missing: give it HOST:PORT of a broker")
@@ -125,7 +125,9 @@ def write_task(
                 if by_twin is None:
                     raise
                 return Message(*by_twin, skipped=True)
-    again = Written(*map(sum, zip(*((1, len(one.key or b"") + len(one.value or b"")) for one in records), strict=True)))
+    again = Written(
+        *map(sum, zip(*((1, len(record.key or b"") + len(record.value or b"")) for record in records), strict=True))
+    )
     if again != done:
         raise UserError(
             f"batch {version} of {application} was written by task {task} with {done.rows} rows of {done.size} bytes, and "
@@ -149,10 +151,10 @@ def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[O
         keys, values = columns.get("key", nothing), columns["value"]
         topics = [topic] * rows if topic is not None else columns["topic"]
         partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
-        for name, key, value, partition, given in zip(topics, keys, values, partitions, headers, strict=True):
+        for name, key, value, partition, row_headers in zip(topics, keys, values, partitions, headers, strict=True):
             if name is None:
                 raise UserError("the topic of a row is null: set the option topic or fill the column")
-            pairs = [(one["key"], one["value"]) for one in given] if given else None
+            pairs = [(header["key"], header["value"]) for header in row_headers] if row_headers else None
             yield Outgoing(name, key, value, pairs, -1 if partition is None else partition)
 
 

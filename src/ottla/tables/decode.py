@@ -176,17 +176,17 @@ def _headers(payload: memoryview | bytes, count: Ints, at: Ints, ends: Ints) -> 
 def _one_headers(payload: memoryview | bytes, pos: int, count: int, end: int) -> list[tuple[str, bytes | None]]:
     if count < 0 or count > end - pos:
         raise invalid_record(f"Found invalid number of record headers {count}")
-    found = []
+    headers = []
     try:
         for _ in range(count):
             name, pos = _slice(payload, pos, end)
             value, pos = _slice(payload, pos, end)
             if name is None:
                 raise invalid_record("Invalid negative header key size -1")
-            found.append((name.decode(errors="replace"), value))
+            headers.append((name.decode(errors="replace"), value))
     except IndexError:
         raise invalid_record("Found invalid record structure: the headers end inside a record") from None
-    return found
+    return headers
 
 
 def _slice(payload: memoryview | bytes, pos: int, end: int) -> tuple[bytes | None, int]:

@@ -223,7 +223,7 @@ class _Aborted:
     """Which batches of one answer belong to aborted transactions (the consumer's own algorithm)."""
 
     def __init__(self, transactions: list[AbortedTransaction]) -> None:
-        self._coming = sorted(transactions, key=lambda one: one.first_offset, reverse=True)
+        self._coming = sorted(transactions, key=lambda transaction: transaction.first_offset, reverse=True)
         self._producers: set[int] = set()
 
     def drops(self, records: memoryview, at: int, header: BatchHeader) -> bool:

@@ -26,7 +26,7 @@ _STRIDE = 64
 def record_bounds(parts: Iterable[tuple[int, int, int]], payload: memoryview | bytes, raw: Bytes) -> tuple[Ints, Ints]:
     """Where the body of each record begins (its attributes byte) and ends. `parts` are the batches: first position, end
     position, number of records."""
-    found: list[tuple[Ints, Ints]] = []
+    spans: list[tuple[Ints, Ints]] = []
     walked: list[int] = []
     for begin, limit, records in parts:
         pos, left = begin, records
@@ -37,19 +37,19 @@ def record_bounds(parts: Iterable[tuple[int, int, int]], payload: memoryview | b
                 pos = _walk(payload, pos, limit, count, walked)
             else:
                 if walked:
-                    found.append(_walked(raw, walked))
+                    spans.append(_walked(raw, walked))
                     walked = []
                 count = len(run[0])
                 pos = int(run[1][-1])
-                found.append(run)
+                spans.append(run)
             left -= count
         if pos != limit:
             raise invalid_record(f"Incorrect declared batch size, {limit - pos} bytes left after {records} records")
     if walked:
-        found.append(_walked(raw, walked))
-    if len(found) == 1:
-        return found[0]
-    return np.concatenate([begin for begin, _ in found]), np.concatenate([end for _, end in found])
+        spans.append(_walked(raw, walked))
+    if len(spans) == 1:
+        return spans[0]
+    return np.concatenate([begin for begin, _ in spans]), np.concatenate([end for _, end in spans])
 
 
 def _run(payload: memoryview | bytes, raw: Bytes, pos: int, limit: int, left: int) -> tuple[Ints, Ints] | None:
@@ -121,15 +121,15 @@ def varints(raw: Bytes, pos: Ints) -> tuple[Ints, Ints]:
         if not (second >= 0x80).any():
             return _zigzag((byte & 0x7F) | (second.astype(np.int64) << 7)), pos + 1
     value = (byte & 0x7F).astype(np.uint64)
-    rest = np.flatnonzero(more)
+    unfinished = np.flatnonzero(more)
     shift = 7
-    while rest.size:
+    while unfinished.size:
         if shift > 63:
             raise invalid_record("Varint is too long, the most significant bit in the 10th byte is set")
-        byte = raw[pos[rest]]
-        value[rest] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        pos[rest] += 1
-        rest = rest[byte >= 0x80]
+        byte = raw[pos[unfinished]]
+        value[unfinished] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        pos[unfinished] += 1
+        unfinished = unfinished[byte >= 0x80]
         shift += 7
     return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64), pos
 

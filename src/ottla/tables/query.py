@@ -159,6 +159,6 @@ def _tables(database: Any, query: str) -> list[str]:
             if node.get("type") == "BASE_TABLE":
                 named.add(str(node["table_name"]))
             if "cte_map" in node:
-                defined |= {str(one["key"]) for one in node["cte_map"].get("map", [])}
+                defined |= {str(entry["key"]) for entry in node["cte_map"].get("map", [])}
             stack += node.values()
     return sorted(named - defined)

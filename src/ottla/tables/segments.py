@@ -46,7 +46,7 @@ class Segment:
 
 def list_partitions(log_dir: str) -> list[TopicPartition]:
     """All partitions that have a folder in `log_dir` (comma-separated for several)."""
-    found = []
+    partitions = []
     for directory in _directories(log_dir):
         try:
             names = os.listdir(directory)
@@ -55,20 +55,20 @@ def list_partitions(log_dir: str) -> list[TopicPartition]:
         for name in names:
             match = _FOLDER.match(name)
             if match and not name.endswith("-delete") and os.path.isdir(os.path.join(directory, name)):
-                found.append(TopicPartition(match[1], int(match[2])))
-    return sorted(found)
+                partitions.append(TopicPartition(match[1], int(match[2])))
+    return sorted(partitions)
 
 
 def segments(log_dir: str, partition: TopicPartition) -> list[Segment]:
     for directory in _directories(log_dir):
         folder = os.path.join(directory, str(partition))
         if os.path.isdir(folder):
-            found = [
+            files = [
                 Segment(int(match[1]), os.path.join(folder, name))
                 for name in os.listdir(folder)
                 if (match := _SEGMENT.match(name))
             ]
-            return sorted(found, key=lambda segment: segment.base_offset)
+            return sorted(files, key=lambda segment: segment.base_offset)
     raise TableError(f"{partition} has no folder in {log_dir!r}")
 
 
@@ -111,7 +111,7 @@ def first_offset_at(log_dir: str, partition: TopicPartition, timestamp_ms: int) 
 def scan_range(log_dir: str, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
     """As `ottla.tables.fetch.read_range`, from the files."""
     files = segments(log_dir, plan.topic_partition)
-    wanted = [
+    overlapping = [
         segment
         for segment, following in zip(files, [*files[1:], None], strict=True)
         if segment.base_offset < plan.end and (following is None or following.base_offset > plan.start)
@@ -121,7 +121,7 @@ def scan_range(log_dir: str, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
             f"{plan.topic_partition}: offset {plan.start} is gone: the log starts at {files[0].base_offset}"
         )
     aborted = _aborted_ranges(files) if plan.isolation_level == READ_COMMITTED else {}
-    pieces = (piece for segment in wanted for piece in _pieces(segment, plan, aborted))
+    pieces = (piece for segment in overlapping for piece in _pieces(segment, plan, aborted))
     yield from _decoded_ahead(pieces, plan)
 
 
@@ -206,8 +206,8 @@ def _submit(pool: ThreadPoolExecutor, begun: list[Future[None]], work: Callable[
 
 
 def _after(done: list[Future[None]], result: T) -> T:
-    for each in done:
-        each.result()
+    for copy in done:
+        copy.result()
     return result
 
 

@@ -48,8 +48,8 @@ def _taken(buffer: pa.Buffer, at: Ints, length: Ints, nulls: npt.NDArray[np.bool
     offsets[0::2] = at
     offsets[1::2] = at + np.maximum(length, 0)
     pieces = pa.Array.from_buffers(pa.binary(), 2 * rows - 1, [None, pa.py_buffer(offsets), buffer])
-    wanted = np.arange(0, 2 * rows, 2, dtype=np.int32)
-    return pieces.take(pa.array(wanted, mask=nulls))
+    even = np.arange(0, 2 * rows, 2, dtype=np.int32)
+    return pieces.take(pa.array(even, mask=nulls))
 
 
 def _breaks(at: Ints, length: Ints) -> Ints:

@@ -42,7 +42,7 @@ def request_event(surface: str, scope: Scope, status: int) -> Event:
         "method": cut(scope["method"]),
         "principal": cut(str(facts.get("principal") or _principal(scope))),
         "host": client_of(scope),
-        "resources": [cut(str(one)) for one in resources[:MAX_RESOURCES]],
+        "resources": [cut(str(resource)) for resource in resources[:MAX_RESOURCES]],
         "allowed": status not in REFUSED,
         "status": status,
     }

@@ -132,9 +132,9 @@ class TopicSink:
         try:
             admin.create_topics([NewTopic(self._topic, 1, -1)], request_timeout=10)[self._topic].result(15)
         except KafkaException as error:
-            known = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            expected_codes = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED,
                      KafkaError.CLUSTER_AUTHORIZATION_FAILED)  # fmt: skip
-            if error.args[0].code() not in known:
+            if error.args[0].code() not in expected_codes:
                 raise OSError(error.args[0].str()) from error
         except TimeoutError as error:
             raise OSError("the cluster does not answer") from error
@@ -147,12 +147,12 @@ class TopicSink:
 
 def open_sink(destination: str, app_name: str, kafka: Mapping[str, Any] | None = None) -> Sink:
     """Raises AuditDestinationError. `kafka`: settings of librdkafka, where there is a cluster."""
-    kind, _, rest = destination.partition(":")
-    address = rest.removeprefix("//")
+    kind, _, target = destination.partition(":")
+    address = target.removeprefix("//")
     if kind == "topic":
         if kafka is None:
             raise AuditDestinationError("--audit topic needs a cluster, and this server has none: use file or syslog")
-        return TopicSink(rest or TOPIC, kafka)
+        return TopicSink(target or TOPIC, kafka)
     if kind == "file" and address:
         try:
             return FileSink(address)

@@ -70,18 +70,18 @@ class SyslogSink:
         if self._kind == "tcp":
             return socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S)
         family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.connect(address)
-        return found
+        udp_socket = socket.socket(family, kind, protocol)
+        udp_socket.connect(address)
+        return udp_socket
 
     def _connect_unix(self) -> socket.socket:
         """Datagrams, as /dev/log has them; a stream where the other end wants it."""
         try:
             return _unix(socket.SOCK_DGRAM, self._address)
         except OSError:
-            found = _unix(socket.SOCK_STREAM, self._address)
+            stream_socket = _unix(socket.SOCK_STREAM, self._address)
             self._streams = True
-            return found
+            return stream_socket
 
 
 def _stamp(timestamp_ms: object) -> str:
@@ -94,14 +94,14 @@ def _stamp(timestamp_ms: object) -> str:
 
 
 def _unix(kind: int, path: str) -> socket.socket:
-    found = socket.socket(socket.AF_UNIX, kind)
-    found.settimeout(_TIMEOUT_S)
+    unix_socket = socket.socket(socket.AF_UNIX, kind)
+    unix_socket.settimeout(_TIMEOUT_S)
     try:
-        found.connect(path)
+        unix_socket.connect(path)
     except OSError:
-        found.close()
+        unix_socket.close()
         raise
-    return found
+    return unix_socket
 
 
 def _has_ended(peer: socket.socket) -> bool:

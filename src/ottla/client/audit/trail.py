@@ -33,7 +33,7 @@ class AuditTrail:
     @classmethod
     def open(cls, surface: str, destinations: Sequence[str], kafka: Mapping[str, Any] | None = None) -> AuditTrail:
         """Raises AuditDestinationError for a destination that cannot be used."""
-        return cls(surface, [open_sink(one, f"ottla-{surface}", kafka) for one in destinations])
+        return cls(surface, [open_sink(destination, f"ottla-{surface}", kafka) for destination in destinations])
 
     def record(self, event: Event) -> None:
         for lane in self._lanes:

@@ -78,14 +78,14 @@ def of_known_types(rows: pa.Table, there: pa.Schema | None = None) -> pa.Table:
     is left out until one comes."""
     for name in rows.column_names:
         index = rows.schema.get_field_index(name)
-        given = rows.schema.field(index).type
-        kind = known_type(given)
-        if kind == given:
+        row_type = rows.schema.field(index).type
+        kind = known_type(row_type)
+        if kind == row_type:
             continue
         at = there.get_field_index(name) if there is not None else -1
-        wanted = there.field(at).type if there is not None and at >= 0 else kind
-        if wanted is None:
+        column_type = there.field(at).type if there is not None and at >= 0 else kind
+        if column_type is None:
             rows = rows.remove_column(index)
         else:
-            rows = rows.set_column(index, name, pa.array(rows.column(index).to_pylist(), wanted))
+            rows = rows.set_column(index, name, pa.array(rows.column(index).to_pylist(), column_type))
     return rows

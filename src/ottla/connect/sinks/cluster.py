@@ -45,7 +45,9 @@ class ClusterSink(RecordSink):
 
     def put_records(self, records: Sequence[Outgoing], work: Work) -> None:
         if self._topic_settings.is_due():
-            self._topic_settings.sync(self._source, self._client, {one: self._topics.name(one) for one in self._made})
+            self._topic_settings.sync(
+                self._source, self._client, {topic: self._topics.name(topic) for topic in self._made}
+            )
         attempt = self._attempt(work.application)
         attempt.version = work.version
         if attempt.done() is None:

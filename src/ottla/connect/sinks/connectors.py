@@ -19,8 +19,8 @@ class _TableSinkConnector(Sink):
         self.sink.put(rows, work)
 
     def reached(self, application: str) -> int | None:
-        asked = getattr(self.sink, "reached", None)
-        return asked(application) if asked is not None else None
+        reached = getattr(self.sink, "reached", None)
+        return reached(application) if reached is not None else None
 
     def close(self) -> None:
         self.sink.close()

@@ -53,9 +53,9 @@ class IcebergSink:
             return None
         snapshots: list[Any] = list(self._catalog.load_table(self._name).snapshots())
         for snapshot in reversed(snapshots):
-            found = snapshot.summary.get(f"{_PROPERTY}{application}") if snapshot.summary else None
-            if found is not None:
-                return int(found)
+            marker = snapshot.summary.get(f"{_PROPERTY}{application}") if snapshot.summary else None
+            if marker is not None:
+                return int(marker)
         return None
 
     def close(self) -> None:

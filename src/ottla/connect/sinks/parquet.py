@@ -89,12 +89,12 @@ class ParquetSink:
             rows.column(name).to_pylist() if name in rows.column_names else [None] * rows.num_rows
             for name in self._partition_by
         ]
-        found: dict[str, list[int]] = {}
+        by_folder: dict[str, list[int]] = {}
         for number, values in enumerate(zip(*columns, strict=True)):
             folder = "/".join(_folder(name, value) for name, value in zip(self._partition_by, values, strict=True))
-            found.setdefault(folder, []).append(number)
-        rest = rows.drop_columns([name for name in self._partition_by if name in rows.column_names])
-        return [(f"{self._root}/{folder}", rest.take(numbers)) for folder, numbers in found.items()]
+            by_folder.setdefault(folder, []).append(number)
+        stored_columns = rows.drop_columns([name for name in self._partition_by if name in rows.column_names])
+        return [(f"{self._root}/{folder}", stored_columns.take(numbers)) for folder, numbers in by_folder.items()]
 
     def close(self) -> None:
         return
@@ -112,5 +112,5 @@ def _sync(path: str) -> None:
 def _folder(name: str, value: Any) -> str:
     """Escapes a value to exactly one folder: a slash would make two folders, and two dots would leave the table."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    given = _NO_VALUE if value is None or text == "" else quote(text, safe=" ")
-    return f"{quote(name, safe=' ')}={given}"
+    folder_value = _NO_VALUE if value is None or text == "" else quote(text, safe=" ")
+    return f"{quote(name, safe=' ')}={folder_value}"

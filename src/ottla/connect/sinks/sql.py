@@ -31,10 +31,10 @@ def connection_url(config: Mapping[str, str]) -> str:
         url = f"sqlite:///{url.removeprefix('sqlite:')}"
     user = config.get("connection.user")
     if user and url.startswith("postgres") and "@" not in url:
-        scheme, _, rest = url.partition("://")
+        scheme, _, address = url.partition("://")
         password = config.get("connection.password")
         login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
-        url = f"{scheme}://{login}@{rest}"
+        url = f"{scheme}://{login}@{address}"
     return url
 
 
@@ -75,10 +75,10 @@ def quoted(name: str) -> str:
 def table_parts(name: str) -> list[str]:
     """SCHEMA.TABLE as its parts; what stands in double quotes is one name."""
     parts = re.findall(r'"((?:[^"]|"")*)"(?:\.|$)|([^."][^.]*)(?:\.|$)', name)
-    found = [plain or inside.replace('""', '"') for inside, plain in parts]
-    if not found or not all(found):
+    names = [plain or inside.replace('""', '"') for inside, plain in parts]
+    if not names or not all(names):
         raise UserError(f"{name!r} is no name of a table")
-    return found
+    return names
 
 
 def quoted_table(name: str) -> str:
@@ -170,9 +170,9 @@ class SqlSink:
             kept = kept.drop_columns([name for name in _untyped(kept) if name not in self._columns])
         statement, bound = self._insert(kept)
         if self._mode == "upsert":
-            rest = [name for name in kept.column_names if name not in self._keys]
+            updated = [name for name in kept.column_names if name not in self._keys]
             keys = ", ".join(map(quoted, self._keys))
-            sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in rest)
+            sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in updated)
             statement += f" on conflict ({keys}) do " + (f"update set {sets}" if sets else "nothing")
         if kept.num_rows:
             cursor.executemany(statement, bound)

@@ -59,18 +59,18 @@ class ClusterSource(Source):
         places: Place = dict(after or {})
         first = self._metadata.offsets(dict.fromkeys(self._partitions, EARLIEST))
         ends = self._metadata.offsets(dict.fromkeys(self._partitions, LATEST), isolation_level=READ_COMMITTED)
-        found: list[Change] = []
+        changes: list[Change] = []
         for partition in self._partitions:
             begin = max(int(places.get(str(partition), 0)), self._passed.get(partition, 0), first[partition] or 0)
             end = ends[partition] or 0
-            while begin < end and len(found) < self._most:
-                upto = min(end, begin + self._most - len(found))
-                found += self._read(partition, begin, upto)
+            while begin < end and len(changes) < self._most:
+                upto = min(end, begin + self._most - len(changes))
+                changes += self._read(partition, begin, upto)
                 begin = self._passed[partition] = upto
                 places[str(partition)] = upto
-        if found:
-            found[-1].place = places
-        return found
+        if changes:
+            changes[-1].place = places
+        return changes
 
     def close(self) -> None:
         self._metadata.close()
@@ -79,7 +79,9 @@ class ClusterSource(Source):
         """Which topics there are; new ones are made here before their first record, and settings follow those there."""
         self._look_for_topics()
         if self._topic_settings.is_due():
-            self._topic_settings.sync(self._client, self._target, {one: self._topics.name(one) for one in self._made})
+            self._topic_settings.sync(
+                self._client, self._target, {topic: self._topics.name(topic) for topic in self._made}
+            )
 
     def _look_for_topics(self) -> None:
         if self._looked_at is not None and time.monotonic() - self._looked_at < self._refresh_s:
@@ -108,7 +110,7 @@ class ClusterSource(Source):
                 yield self._change(partition, record)
 
     def _change(self, partition: TopicPartition, record: dict[str, Any]) -> Change:
-        headers = [(one["key"], one["value"]) for one in record["headers"] or []]
+        headers = [(header["key"], header["value"]) for header in record["headers"] or []]
         if self._with_offsets:
             facts = (partition.topic, partition.partition, record["offset"])
             headers += [(name, str(fact).encode()) for name, fact in zip(OFFSET_HEADERS, facts, strict=True)]

@@ -44,69 +44,69 @@ class FileSource(Source):
 
     def poll(self, after: Place | None) -> Sequence[Change]:
         places: Place = dict(after or {})
-        names = {_which(known): known for known in places}
-        found: list[Change] = []
+        names = {_which(place_name): place_name for place_name in places}
+        changes: list[Change] = []
         for path in self._files(places, names):
-            if len(found) >= self._most:
+            if len(changes) >= self._most:
                 break
             try:
-                found += self._read(path, places, names, self._most - len(found))
+                changes += self._read(path, places, names, self._most - len(changes))
             except FileNotFoundError:
                 continue  # it went between the listing and now
             except OSError as problem:
                 raise UserError(f"{path} cannot be read: {problem.strerror or problem}") from problem
-        if found:
-            found[-1].place = places
-        return found
+        if changes:
+            changes[-1].place = places
+        return changes
 
     def _files(self, places: Place, names: dict[str, str]) -> list[str]:
         """Files that match the pattern; before them, files that matched once and were renamed since."""
         if os.path.isdir(self._pattern):
             named = sorted(
-                one.path for one in os.scandir(self._pattern) if one.is_file() and not one.name.startswith(".")
+                entry.path for entry in os.scandir(self._pattern) if entry.is_file() and not entry.name.startswith(".")
             )
         else:
             named = sorted(glob.glob(self._pattern))
-        there = {one for path in named for one in both(identity(path))}
-        gone = {which: known for which, known in names.items() if which not in there}
+        there = {which for path in named for which in both(identity(path))}
+        gone = {which: place_name for which, place_name in names.items() if which not in there}
         moved: dict[str, str] = {}
-        for folder in {os.path.dirname(known.rpartition("#")[0]) for known in gone.values()}:
+        for folder in {os.path.dirname(place_name.rpartition("#")[0]) for place_name in gone.values()}:
             for path in _entries(folder):
                 moved |= {which: path for which in both(identity(path)) if which in gone}
-        lost = [known for which, known in gone.items() if which not in moved]
-        for known in lost[:-_KEPT]:
-            del places[known]
+        lost = [place_name for which, place_name in gone.items() if which not in moved]
+        for place_name in lost[:-_KEPT]:
+            del places[place_name]
         return sorted(set(moved.values())) + named
 
     def _read(self, path: str, places: Place, names: dict[str, str], most: int) -> list[Change]:
         which = identity(path)
         name = f"{os.path.abspath(path)}#{which}"
-        known = next((names[one] for one in both(which) if one in names), None)
+        place_name = next((names[alias] for alias in both(which) if alias in names), None)
         seen = os.stat(path)
         now = which, seen.st_size, seen.st_mtime_ns
         if self._quiet.get(path) == now:
             return []
-        begin = self._begin(path, seen.st_size, places.get(known) if known is not None else None)
+        begin = self._begin(path, seen.st_size, places.get(place_name) if place_name is not None else None)
         if self._open is not None and self._open[0] == name and self._open[2] == begin:
             rows = self._open[1]
         else:
             rows = records(path, self._format, begin, take_last=self._take_last)
         self._open = None
-        found: list[Change] = []
+        changes: list[Change] = []
         for value, behind in rows:
-            found.append(Change(topic=self._topic, value=value))
+            changes.append(Change(topic=self._topic, value=value))
             begin = behind
-            if len(found) >= most:
+            if len(changes) >= most:
                 self._open = name, rows, begin
                 break
-        if found:
-            if known is not None:
-                places.pop(known, None)
+        if changes:
+            if place_name is not None:
+                places.pop(place_name, None)
             names[which] = name
             places[name] = [begin, *head(path, begin if self._format != "parquet" else HEAD_BYTES)]
         else:
             self._quiet[path] = now
-        return found
+        return changes
 
     def _begin(self, path: str, size: int, place: Any) -> int:
         """How far this file was read; 0 when it was emptied since."""
@@ -118,13 +118,13 @@ class FileSource(Source):
         return 0 if shorter or changed else int(at)
 
 
-def _which(known: str) -> str:
-    return known.rpartition("#")[2]
+def _which(place_name: str) -> str:
+    return place_name.rpartition("#")[2]
 
 
 def _entries(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return [one.path for one in entries if one.is_file(follow_symlinks=False)]
+            return [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
     except OSError:
         return []

@@ -91,14 +91,14 @@ def _marks(cursor: Any, table: str, names: list[str], dialect: str) -> list[str]
     """What stands for each value. PostgreSQL compares no time with the text that a place is kept as: it is cast there."""
     if dialect != "postgresql":
         return ["?"] * len(names)
-    found = []
+    casts = []
     for number, name in enumerate(names):
         cursor.execute(_TYPE_OF, (quoted_table(table), name))
         row = cursor.fetchone()
         if row is None:
             raise UserError(f"the table {table} has no column {name}")
-        found.append(f"cast(${number + 1}::text as {row[0]})")
-    return found
+        casts.append(f"cast(${number + 1}::text as {row[0]})")
+    return casts
 
 
 def _behind(names: list[str], after: dict[str, Any], marks: list[str]) -> tuple[str, tuple[Any, ...]]:

@@ -24,7 +24,7 @@ class SqlSource(Source):
 
     def poll(self, after: Place | None) -> Sequence[Change]:
         places: Place = dict(after or {})
-        found: list[Change] = []
+        changes: list[Change] = []
         for table in self._tables:
             if self._mode == "bulk" and table in places:
                 continue
@@ -40,7 +40,7 @@ class SqlSource(Source):
             if rows.num_rows:
                 places[table] = place or {"rows": rows.num_rows}
                 topic = f"{self._prefix}{table_parts(table)[-1]}"
-                found += [Change(topic=topic, value=row) for row in rows.to_pylist()]
-        if found:
-            found[-1].place = places
-        return found
+                changes += [Change(topic=topic, value=row) for row in rows.to_pylist()]
+        if changes:
+            changes[-1].place = places
+        return changes
