@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.connection import BrokerConnection
 from ottla.client.errors import ConnectionFailed
 from ottla.client.settings import client_settings
 from ottla.protocol.generated.metadata_request import MetadataRequest
@@ -48,7 +48,7 @@ def test_a_broken_connection_is_replaced(broker):
 def test_responses_come_in_the_order_of_their_requests(broker):
     host, port = broker.bootstrap_servers.rsplit(":", 1)
     deadline = time.monotonic() + 30
-    connection = Connection(host, int(port), client_settings(broker.bootstrap_servers, {}), deadline)
+    connection = BrokerConnection(host, int(port), client_settings(broker.bootstrap_servers, {}), deadline)
     for _ in range(3):
         connection.send(MetadataRequest(topics=[]), 9, deadline)
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_a_server_of_another_protocol_names_no_buffer():
         server.start()
         tracemalloc.start()
         with pytest.raises(ConnectionFailed, match="closed the connection"):
-            Connection("127.0.0.1", port, client_settings(f"127.0.0.1:{port}", {}), time.monotonic() + 30)
+            BrokerConnection("127.0.0.1", port, client_settings(f"127.0.0.1:{port}", {}), time.monotonic() + 30)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         server.join()

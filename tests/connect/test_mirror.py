@@ -15,7 +15,7 @@ from ottla.connect.exactly_once import ExactlyOnce
 from ottla.connect.remote_topics import RemoteTopics
 from ottla.connect.sender import Sender
 from ottla.connect.sources.cluster import ClusterSource
-from ottla.connect.topic_settings import TopicSettings
+from ottla.connect.topic_settings import TopicSettingsSync
 from ottla.connect.worker import run_connector
 from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
@@ -239,7 +239,7 @@ def test_a_setting_that_is_refused_is_told_once_and_the_records_go_on(here, capf
     write(here, "near", range(5))
     write(here, "far", range(5))
     change_settings(here, "near", retention_ms="88888")
-    settings = TopicSettings({})
+    settings = TopicSettingsSync({})
     settings.sync(here, here, {"near": "far", "gone": "far-gone"})
     assert settings_of(here, "far") == {"retention.ms": "88888"}
     assert capfd.readouterr().err == ""
@@ -268,6 +268,6 @@ def test_names_and_circles():
         ({"use.defaults.from": "me"}, "source or target"),
     ]:
         with pytest.raises(UserError, match=words):
-            TopicSettings(config)
+            TopicSettingsSync(config)
     with pytest.raises(UserError, match=r"needs the setting source\.cluster\.bootstrap\.servers"):
         ClusterSource({"name": "x"})

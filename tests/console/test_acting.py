@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ResourceType, Source, describe_configs
+from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 from ottla.client.settings import client_settings
 from ottla.console.cluster import acting
 from ottla.console.cluster.access import Acl, create_acl, delete_acl, list_acls, list_users
@@ -218,8 +218,8 @@ def test_no_route_does_more_than_the_cluster_allows(console: ServedConsole, clus
         if method == "POST" and path != "/sql":
             assert answer.status_code in (400, 403, 404), (where, said[-800:])
     with Cluster(client_settings(cluster.plain)) as admin:
-        found = describe_configs(admin, ResourceType.TOPIC, ["salaries"])
-        assert all(config.config_source != Source.DYNAMIC_TOPIC_CONFIG for config in found["salaries"])
+        found = describe_configs(admin, ConfigResourceType.TOPIC, ["salaries"])
+        assert all(config.config_source != ConfigSource.DYNAMIC_TOPIC_CONFIG for config in found["salaries"])
         assert not any(acl.principal == "User:x" for acl in list_acls(admin))
         assert "x" not in list_users(admin)
 

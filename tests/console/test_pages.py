@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import SET, ResourceType, alter_configs
+from ottla.client.configs import SET, ConfigResourceType, alter_configs
 from ottla.client.settings import client_settings
 from ottla.client.share_consumer import ACCEPT, ShareConsumer
 from ottla.console.messages.decode import FORMATS
@@ -103,7 +103,7 @@ def test_a_share_group_its_members_and_its_offsets_set_anew(any_console: ServedC
     console, topic, group = any_console, new_name("shared"), new_name("sharers")
     with Cluster(client_settings(console.site.settings.bootstrap_servers, {})) as cluster:
         change = ("share.auto.offset.reset", SET, "earliest")
-        alter_configs(cluster, ResourceType.GROUP, group, [change])
+        alter_configs(cluster, ConfigResourceType.GROUP, group, [change])
         catch_up(console.site.settings.bootstrap_servers)  # a share group begins by the setting that it finds
         make_topic(console, topic, 1)
         write(console, topic, *[(None, b"%d" % n) for n in range(10)])

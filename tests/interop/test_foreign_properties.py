@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ResourceType, describe_configs
+from ottla.client.configs import ConfigResourceType, describe_configs
 from ottla.client.settings import client_settings
 from tests.interop.ottla_server import OTTLA, OttlaServer, write_config
 from tests.support.apache_kafka import CLUSTER_ID, ApacheKafka
@@ -44,7 +44,7 @@ def _properties(folder: Path) -> dict[str, str]:
 
 def _rows(server: ApacheKafka) -> dict[str, tuple[object, ...]]:
     with Cluster(client_settings(server.bootstrap_servers)) as cluster:
-        rows = describe_configs(cluster, ResourceType.BROKER, ["1"])["1"]
+        rows = describe_configs(cluster, ConfigResourceType.BROKER, ["1"])["1"]
     names = {*FOREIGN, "message.max.bytes", "log.segment.bytes", "log.retention.hours"}
     return {
         row.name: (row.value, row.read_only, row.config_source, row.is_sensitive, row.config_type)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.payloads.confluent import FramingError, framed, guid_in_header, message_indexes, unframed
+from ottla.payloads.confluent import SchemaFramingError, framed, guid_in_header, message_indexes, unframed
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=20))
@@ -22,7 +22,7 @@ def test_bytes_of_confluents_serializer():
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0\0\1", b"\1\0\0\0\1x", b"text"])
 def test_data_without_a_prefix_is_refused(data):
-    with pytest.raises(FramingError, match="zero byte"):
+    with pytest.raises(SchemaFramingError, match="zero byte"):
         unframed(data)
 
 
@@ -37,7 +37,7 @@ def test_message_indexes(data, indexes, start):
 @pytest.mark.parametrize("data", [b"", b"\x04\x02", b"\x01", b"\x02\x01", b"\xff" * 12, b"\xfe\xff\x03"])
 def test_impossible_message_indexes_are_refused(data):
     """No bytes, a path cut off, a negative count, a negative index, an endless varint, and a count over the limit."""
-    with pytest.raises(FramingError):
+    with pytest.raises(SchemaFramingError):
         message_indexes(data)
 
 
@@ -45,5 +45,5 @@ def test_a_guid_in_a_header():
     guid = bytes(range(16))
     assert guid_in_header(b"\1" + guid) == "00010203-0405-0607-0809-0a0b0c0d0e0f"
     for value in (None, b"", guid, b"\0" + guid, b"\1" + guid + b"x"):
-        with pytest.raises(FramingError):
+        with pytest.raises(SchemaFramingError):
             guid_in_header(value)

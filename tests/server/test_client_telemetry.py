@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from ottla.broker.otlp import Point, points
 from ottla.broker.telemetry import Client, ClientTelemetry, subscription_for
 from ottla.client.cluster import Cluster
-from ottla.client.configs import SET, ResourceType, alter_configs
+from ottla.client.configs import SET, ConfigResourceType, alter_configs
 from ottla.client.settings import client_settings
 from ottla.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
@@ -125,7 +125,7 @@ def test_librdkafka_pushes_to_a_node() -> None:
     with Broker(properties={"ottla.http.listener": address}) as broker:
         with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
             changes = [("metrics", SET, "*"), ("interval.ms", SET, "100")]
-            alter_configs(cluster, ResourceType.CLIENT_METRICS, "everything", changes)
+            alter_configs(cluster, ConfigResourceType.CLIENT_METRICS, "everything", changes)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "pusher"})
         deadline = time.monotonic() + 60
         told = ""
@@ -146,7 +146,7 @@ def test_apache_kafkas_producer_pushes_to_a_node(requires_apache_kafka: None) ->
     with Broker(properties={"ottla.http.listener": address}) as broker:
         with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
             changes = [("metrics", SET, "org.apache.kafka.producer."), ("interval.ms", SET, "100")]
-            alter_configs(cluster, ResourceType.CLIENT_METRICS, "producers", changes)
+            alter_configs(cluster, ConfigResourceType.CLIENT_METRICS, "producers", changes)
         producing = start_tool(
             ProducerPerformance, "--topic", "t", "--num-records", "100000", "--record-size", "10", "--throughput", "50",
             "--bootstrap-server", broker.bootstrap_servers, "--command-property", "client.id=java-pusher",
@@ -177,7 +177,7 @@ def test_without_a_subscription_clients_are_not_asked_and_write_no_line_about_it
         assert "Telemetry" not in capfd.readouterr().err
         with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
             assert not {71, 72} & set(cluster.any(time.monotonic() + 20).versions)
-            alter_configs(cluster, ResourceType.CLIENT_METRICS, "everything", [("metrics", SET, "*")])
+            alter_configs(cluster, ConfigResourceType.CLIENT_METRICS, "everything", [("metrics", SET, "*")])
         with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
             assert set(cluster.any(time.monotonic() + 20).versions) >= {71, 72}
 

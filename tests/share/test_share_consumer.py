@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import SET, ResourceType, alter_configs
+from ottla.client.configs import SET, ConfigResourceType, alter_configs
 from ottla.client.reassignments import elect_preferred, reassign, view
 from ottla.client.settings import client_settings
 from ottla.client.share_consumer import ACCEPT, ShareConsumer, ShareRecord
@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 def _prepare(cluster: Cluster, partitions: int, replication_factor: int = 1) -> str:
     create_topic(cluster, TOPIC, partitions=partitions, replication_factor=replication_factor)
-    alter_configs(cluster, ResourceType.GROUP, GROUP, [("share.auto.offset.reset", SET, "earliest")])
+    alter_configs(cluster, ConfigResourceType.GROUP, GROUP, [("share.auto.offset.reset", SET, "earliest")])
     return ",".join(f"{host}:{port}" for host, port in cluster.settings.bootstrap)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.client.acls import describe_acls
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ResourceType, Source, describe_configs, list_config_resources
+from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs, list_config_resources
 from ottla.client.groups import describe_group, list_groups
 from ottla.client.settings import client_settings
 from ottla.client.share_groups import describe_share_group, share_offsets
@@ -70,7 +70,7 @@ def features(cluster: Cluster) -> Json:
 def topics(cluster: Cluster) -> Json:
     """Id, partitions with replicas, and the settings of the topic's own, of every topic."""
     found = {one.name: one for one in list_topics(cluster) if one.name}
-    configs = describe_configs(cluster, ResourceType.TOPIC, sorted(found))
+    configs = describe_configs(cluster, ConfigResourceType.TOPIC, sorted(found))
     return {
         name: {
             "id": plain(found[name].topic_id),
@@ -82,8 +82,8 @@ def topics(cluster: Cluster) -> Json:
 
 
 _OWN = (
-    Source.DYNAMIC_TOPIC_CONFIG, Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
-    Source.DYNAMIC_GROUP_CONFIG, Source.DYNAMIC_CLIENT_METRICS_CONFIG,
+    ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_GROUP_CONFIG, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
 )  # fmt: skip
 
 
@@ -93,13 +93,13 @@ def _own(configs: Iterable[Any]) -> Json:
 
 def configs(cluster: Cluster, broker: int = 1) -> Json:
     """Dynamic settings of the cluster, a broker, groups and client metrics."""
-    kinds = {"group": ResourceType.GROUP, "client-metrics": ResourceType.CLIENT_METRICS}
+    kinds = {"group": ConfigResourceType.GROUP, "client-metrics": ConfigResourceType.CLIENT_METRICS}
     found: Json = {}
     for label, kind in kinds.items():
         for name in list_config_resources(cluster, kind):
             found[f"{label} {name}"] = _own(describe_configs(cluster, kind, [name])[name])
     for name in ("", str(broker)):
-        found[f"broker {name}"] = _own(describe_configs(cluster, ResourceType.BROKER, [name])[name])
+        found[f"broker {name}"] = _own(describe_configs(cluster, ConfigResourceType.BROKER, [name])[name])
     return found
 
 

@@ -15,7 +15,7 @@ from ottla.log.validation import ValidatedBatches, validate_produce
 from ottla.log.validation_records import RecordError, RecordValidationError, iterate_spans
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.payloads.confluent import KEY_HEADER, VALUE_HEADER, FramingError, guid_in_header, unframed
+from ottla.payloads.confluent import KEY_HEADER, VALUE_HEADER, SchemaFramingError, guid_in_header, unframed
 from ottla.protocol.records import (
     HEADER_BYTES,
     MAGIC_V2,
@@ -266,5 +266,5 @@ def _schema_key(data: bytes, record: Record, header: str, context: str) -> tuple
     try:
         (value,) = named
         return SchemaKey("", guid_in_header(value)), data
-    except (FramingError, ValueError):
+    except (SchemaFramingError, ValueError):
         raise ValueError(f"its header {header} does not name one schema by its guid") from None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ottla.cli.connecting import Target
     from ottla.client.audit.events import Event
-    from ottla.client.audit.sinks import Sink
+    from ottla.client.audit.sinks import AuditSink
 
 _TOPIC = "__ottla_audit"
 _BATCH = 500
@@ -82,7 +82,7 @@ def export(target: Target, destinations: tuple[str, ...], topic: str, group: str
     click.echo(f"{count:,} events")
 
 
-def _copy(reader: Any, sinks: Sequence[Sink], stopping: threading.Event, *, once: bool) -> int:
+def _copy(reader: Any, sinks: Sequence[AuditSink], stopping: threading.Event, *, once: bool) -> int:
     from confluent_kafka import KafkaError, KafkaException
 
     count, ended = 0, False
@@ -114,7 +114,7 @@ def _event(value: bytes | None) -> Event:
     )
 
 
-def _written(sinks: Sequence[Sink], events: list[Event], stopping: threading.Event) -> bool:
+def _written(sinks: Sequence[AuditSink], events: list[Event], stopping: threading.Event) -> bool:
     """Writes the events to every destination, with retries. Returns False if `stopping` is set before all have them."""
     for sink in sinks:
         told = False

@@ -34,14 +34,14 @@ def config() -> None:
 def show_(target: Target, kind: str, name: str, everything: bool) -> None:  # noqa: FBT001 - click passes flags so
     """What a topic, broker, group or client-metrics resource is set to."""
     from ottla.cli.showing import show
-    from ottla.client.configs import ResourceType, Source, describe_configs
+    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 
     with target.cluster() as cluster:
-        found = describe_configs(cluster, ResourceType[kind.upper().replace("-", "_")], [name], synonyms=True)
+        found = describe_configs(cluster, ConfigResourceType[kind.upper().replace("-", "_")], [name], synonyms=True)
     rows = [
-        {"name": row.name, "value": row.value, "from": Source(row.config_source).name.lower().replace("_", " ")}
+        {"name": row.name, "value": row.value, "from": ConfigSource(row.config_source).name.lower().replace("_", " ")}
         for row in sorted(found.get(name, []), key=lambda row: row.name)
-        if everything or row.config_source not in {Source.DEFAULT_CONFIG, Source.STATIC_BROKER_CONFIG}
+        if everything or row.config_source not in {ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG}
     ]
     show(rows, target.output)
 
@@ -77,9 +77,9 @@ def unset(target: Target, kind: str, name: str, settings: tuple[str, ...]) -> No
 
 
 def _alter(target: Target, kind: str, name: str, changes: list[tuple[str, int, str | None]]) -> None:
-    from ottla.client.configs import ResourceType, alter_configs
+    from ottla.client.configs import ConfigResourceType, alter_configs
 
     resource = "" if kind == "broker" and name == "default" else name
     with target.cluster() as cluster:
-        alter_configs(cluster, ResourceType[kind.upper().replace("-", "_")], resource, changes)
+        alter_configs(cluster, ConfigResourceType[kind.upper().replace("-", "_")], resource, changes)
     click.echo(f"changed {kind} {name}")

@@ -84,12 +84,12 @@ def examine_security(target: Target, config_file: str | None, urls: tuple[str, .
             values = parse_properties(file.read())
         found += [*check_settings(values, config_file), *check_files(config_file, values)]
     elif not urls or given("bootstrap") or given("profile"):
-        from ottla.client.configs import ResourceType, describe_configs
+        from ottla.client.configs import ConfigResourceType, describe_configs
 
         with target.cluster() as cluster:
             for broker in cluster.describe("describeCluster").brokers:
                 node = str(broker.node_id)
-                rows = describe_configs(cluster, ResourceType.BROKER, [node]).get(node, [])
+                rows = describe_configs(cluster, ConfigResourceType.BROKER, [node]).get(node, [])
                 values = {row.name: row.value or "" for row in rows}
                 found += check_settings(values, f"broker {node}")
             found += check_topics(_topic_settings(cluster))
@@ -99,12 +99,12 @@ def examine_security(target: Target, config_file: str | None, urls: tuple[str, .
 
 def _topic_settings(cluster: Cluster) -> dict[str, dict[str, str]]:
     """The settings that the first topics have of their own."""
-    from ottla.client.configs import ResourceType, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
 
     names = [topic.name for topic in cluster.describe("describeTopics", None).topics if topic.name][:MAX_TOPICS]
     found: dict[str, dict[str, str]] = {}
     for first in range(0, len(names), 100):
-        rows = describe_configs(cluster, ResourceType.TOPIC, names[first : first + 100])
+        rows = describe_configs(cluster, ConfigResourceType.TOPIC, names[first : first + 100])
         found |= {name: {row.name: row.value or "" for row in settings} for name, settings in rows.items()}
     return found
 

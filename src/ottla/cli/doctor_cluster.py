@@ -106,13 +106,13 @@ def _brokers(cluster: Cluster) -> Iterator[Finding]:
 
 def _settings(cluster: Cluster) -> Iterator[Finding]:
     """Properties of each broker's file that Kafka does not know: a typing mistake, or a setting of a different product."""
-    from ottla.client.configs import ResourceType, Source, describe_configs
+    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
     from ottla.env.config.load import unknown_lines
 
     for broker in cluster.describe("describeCluster").brokers:
         node = str(broker.node_id)
-        rows = describe_configs(cluster, ResourceType.BROKER, [node]).get(node, [])
-        given = {row.name: "" for row in rows if row.config_source == Source.STATIC_BROKER_CONFIG}
+        rows = describe_configs(cluster, ConfigResourceType.BROKER, [node]).get(node, [])
+        given = {row.name: "" for row in rows if row.config_source == ConfigSource.STATIC_BROKER_CONFIG}
         for line in unknown_lines(given):
             name, _, reason = line.partition(": ")
             yield warning("unknown-property", f"broker {node}: {name}", reason)
@@ -158,7 +158,7 @@ def _strays(log_dir: str, node_id: int, cluster_id: str | None) -> list[str]:
 
 
 def _partitions(cluster: Cluster) -> Iterator[Finding]:
-    from ottla.client.configs import ResourceType, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.client.topics import list_topics
 
     topics = list_topics(cluster)
@@ -180,7 +180,7 @@ def _partitions(cluster: Cluster) -> Iterator[Finding]:
         yield error("under-replicated", _some(behind), "start the missing brokers, or look at their disks and network")
     minimum = {
         name: next((int(one.value or 1) for one in configs if one.name == "min.insync.replicas"), 1)
-        for name, configs in describe_configs(cluster, ResourceType.TOPIC, [topic.name or "" for topic in topics]).items()
+        for name, configs in describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name or "" for topic in topics]).items()
     } if topics else {}  # fmt: skip
     short = [f"{name}-{row.partition_index}" for name, row in rows if 0 < len(row.isr_nodes) < minimum.get(name, 1)]
     if short:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.cli.findings import Finding, error, ok, warning
-from ottla.client.connection import Connection
+from ottla.client.connection import BrokerConnection
 from ottla.client.errors import AuthenticationFailed, BadSettings, CallTimeout, ClientError, ConnectionFailed
 from ottla.client.settings import ClientSettings, client_settings, parse_addresses
 from ottla.security.hosts import is_loopback
@@ -63,7 +63,7 @@ def _check_broker(
                 return
     deadline = time.monotonic() + seconds
     try:
-        connection = Connection(host, port, settings, deadline)
+        connection = BrokerConnection(host, port, settings, deadline)
     except AuthenticationFailed as reason:
         yield _sasl(where, str(reason))
         return
@@ -79,7 +79,7 @@ def _check_broker(
         connection.close()
 
 
-def _metadata(connection: Connection, where: str, reached: Reached, deadline: float) -> Iterator[Finding]:
+def _metadata(connection: BrokerConnection, where: str, reached: Reached, deadline: float) -> Iterator[Finding]:
     from ottla.protocol.generated.metadata_request import MetadataRequest
     from ottla.protocol.generated.metadata_response import MetadataResponse
 

@@ -32,7 +32,7 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
     Example:
       ottla topic forget user.shop.orders.avro --key customer-4711
     """
-    from ottla.client.configs import APPEND, ResourceType, alter_configs
+    from ottla.client.configs import APPEND, ConfigResourceType, alter_configs
     from ottla.client.offsets import end_offsets
     from ottla.client.topics import describe_topics
     from ottla.model.erasures import SETTING, Erasure, key_hash
@@ -53,7 +53,7 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
             click.echo(f"{name} is empty: there is nothing to forget")
             return
         erasure = Erasure(key_hash(name, wanted), ends)
-        alter_configs(cluster, ResourceType.TOPIC, name, [(SETTING, APPEND, str(erasure))])
+        alter_configs(cluster, ConfigResourceType.TOPIC, name, [(SETTING, APPEND, str(erasure))])
     click.echo(f"{name}: every replica erases the key's values, up to the {sum(ends.values())} offsets of now")
     if wait_s and not _gone(target, name, wanted, ends, time.monotonic() + wait_s):
         raise click.ClickException(f"values of the key can still be read after {wait_s:g} s; a replica may be behind")

@@ -70,7 +70,7 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
 def describe(target: Target, name: str) -> None:
     """One topic: partitions, sizes of the log, settings that differ from the defaults."""
     from ottla.cli.showing import show, show_tree
-    from ottla.client.configs import ResourceType, Source, describe_configs
+    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
     from ottla.client.offsets import end_offsets
     from ottla.client.topics import describe_topics
     from ottla.model.ids import uuid_to_str
@@ -79,8 +79,8 @@ def describe(target: Target, name: str) -> None:
         found = describe_topics(cluster, [name])[0]
         places = [(name, row.partition) for row in found.partitions if row.leader is not None]
         first, last = end_offsets(cluster, places, earliest=True), end_offsets(cluster, places)
-        settings = describe_configs(cluster, ResourceType.TOPIC, [name])[name]
-    own = {row.name: row.value for row in settings if row.config_source == Source.DYNAMIC_TOPIC_CONFIG}
+        settings = describe_configs(cluster, ConfigResourceType.TOPIC, [name])[name]
+    own = {row.name: row.value for row in settings if row.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG}
     rows = [
         {
             "partition": row.partition,
@@ -164,7 +164,7 @@ def _pair(text: str) -> tuple[str, str]:
 @connected
 def alter(target: Target, name: str, partitions: int | None, configs: tuple[str, ...]) -> None:
     """More partitions, or other settings."""
-    from ottla.client.configs import DELETE, SET, Change, ResourceType, alter_configs
+    from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, alter_configs
     from ottla.client.topics import create_partitions
 
     if partitions is None and not configs:
@@ -173,7 +173,7 @@ def alter(target: Target, name: str, partitions: int | None, configs: tuple[str,
         if configs:
             pairs = [_pair(text) for text in configs]
             changes: list[Change] = [(key, SET if value else DELETE, value) for key, value in pairs]
-            alter_configs(cluster, ResourceType.TOPIC, name, changes)
+            alter_configs(cluster, ConfigResourceType.TOPIC, name, changes)
         if partitions is not None:
             create_partitions(cluster, name, partitions, None)
     click.echo(f"changed {name}")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ottla.client.connection import Answer, Connection
+from ottla.client.connection import Answer, BrokerConnection
 from ottla.client.errors import CallTimeout, ClientError, ConnectionFailed, check
 from ottla.client.settings import ClientSettings
 from ottla.model.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ _LEAST_CONNECT_SECONDS = 1.0
 class Cluster:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
 
     def __enter__(self) -> Self:
@@ -130,7 +130,7 @@ class Cluster:
 
     # ---------------------------------------------------------------------------------------------- connections
 
-    def any(self, deadline: float) -> Connection:
+    def any(self, deadline: float) -> BrokerConnection:
         """An open connection, otherwise a new connection to the first address that answers."""
         for connection in self._connections.values():
             if not connection.closed:
@@ -145,22 +145,22 @@ class Cluster:
                 failures.append(reason)
         raise failures[0]
 
-    def node(self, node_id: int, deadline: float) -> Connection:
+    def node(self, node_id: int, deadline: float) -> BrokerConnection:
         if node_id not in self._brokers:
             self.metadata((), deadline)
         if node_id not in self._brokers:
             raise ConnectionFailed(f"node {node_id} is not in the cluster's metadata")
         return self._open(self._brokers[node_id], deadline)
 
-    def _open(self, address: Address, deadline: float) -> Connection:
+    def _open(self, address: Address, deadline: float) -> BrokerConnection:
         if address not in self._connections or self._connections[address].closed:
             limit = min(deadline, time.monotonic() + _CONNECT_SECONDS)
-            self._connections[address] = Connection(*address, self.settings, limit)
+            self._connections[address] = BrokerConnection(*address, self.settings, limit)
         return self._connections[address]
 
     def _call(
         self,
-        connection: Connection,
+        connection: BrokerConnection,
         request: Message,
         answer: type[Answer],
         deadline: float,
@@ -171,7 +171,7 @@ class Cluster:
             return connection.call(request, answer, deadline, version)
 
     @contextmanager
-    def _dropping_broken(self, connection: Connection) -> Iterator[None]:
+    def _dropping_broken(self, connection: BrokerConnection) -> Iterator[None]:
         try:
             yield
         except (ConnectionFailed, CallTimeout):
@@ -199,7 +199,7 @@ class Cluster:
         names = None if topics is None else list(topics)
         return self.retried(name, lambda deadline: self.metadata(names, deadline))
 
-    def _controller_metadata(self, connection: Connection, deadline: float) -> MetadataResponse:
+    def _controller_metadata(self, connection: BrokerConnection, deadline: float) -> MetadataResponse:
         from ottla.protocol.generated.describe_cluster_request import DescribeClusterRequest
         from ottla.protocol.generated.describe_cluster_response import DescribeClusterResponse
         from ottla.protocol.generated.metadata_response import MetadataResponseBroker
@@ -210,7 +210,7 @@ class Cluster:
         brokers = [MetadataResponseBroker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
         return MetadataResponse(brokers=brokers, cluster_id=response.cluster_id, controller_id=response.controller_id)
 
-    def _active_controller(self, deadline: float) -> Connection:
+    def _active_controller(self, deadline: float) -> BrokerConnection:
         metadata = self.metadata((), deadline)
         if metadata.controller_id < 0:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)

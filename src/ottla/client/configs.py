@@ -14,7 +14,7 @@ from ottla.protocol.generated.describe_configs_response import (
 )
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
@@ -22,7 +22,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from; the names stand in what the tools print."""
 
     UNKNOWN = 0
@@ -42,12 +42,12 @@ Change = tuple[str, int, str | None]
 
 
 def describe_configs(
-    cluster: Cluster, kind: ResourceType, names: Sequence[str], *, synonyms: bool = False
+    cluster: Cluster, kind: ConfigResourceType, names: Sequence[str], *, synonyms: bool = False
 ) -> dict[str, list[DescribeConfigsResourceResult]]:
     """By resource name; KafkaError for the first that is refused. A named broker answers for itself."""
     grouped: Mapping[str, list[str]] = (
         {name: [name] for name in names}
-        if kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
+        if kind in {ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER}
         else {"": list(names)}
     )
     configs: dict[str, list[DescribeConfigsResourceResult]] = {}
@@ -66,7 +66,7 @@ def describe_configs(
     return configs
 
 
-def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Iterable[Change]) -> None:
+def alter_configs(cluster: Cluster, kind: ConfigResourceType, name: str, changes: Iterable[Change]) -> None:
     from ottla.protocol.generated.incremental_alter_configs_request import (
         AlterableConfig,
         AlterConfigsResource,
@@ -76,7 +76,11 @@ def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Iter
 
     rows = [AlterableConfig(key, operation, value) for key, operation, value in changes]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, rows)])
-    if name and kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER} and not cluster.settings.controllers:
+    if (
+        name
+        and kind in {ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER}
+        and not cluster.settings.controllers
+    ):
         answer = cluster.node_call("incrementalAlterConfigs", int(name), request, IncrementalAlterConfigsResponse)
     else:
         answer = cluster.controller_call(
@@ -85,7 +89,7 @@ def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Iter
     check(answer.responses[0].error_code, answer.responses[0].error_message)
 
 
-def list_config_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
+def list_config_resources(cluster: Cluster, kind: ConfigResourceType) -> list[str]:
     from ottla.protocol.generated.list_config_resources_request import ListConfigResourcesRequest
     from ottla.protocol.generated.list_config_resources_response import ListConfigResourcesResponse
 

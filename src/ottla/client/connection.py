@@ -28,7 +28,7 @@ _MAX_ANSWER_BYTES = 1 << 30
 _FIRST_BYTES = 64 << 10
 
 
-class Connection:
+class BrokerConnection:
     def __init__(self, host: str, port: int, settings: ClientSettings, deadline: float) -> None:
         self.host, self.port = host, port
         self._settings = settings

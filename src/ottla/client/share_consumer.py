@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import CallTimeout, ConnectionFailed, check
-from ottla.client.share_session import ACCEPT, GAP, LAST_EPOCH, REJECT, RELEASE, Place, ShareSession
+from ottla.client.share_session import ACCEPT, GAP, LAST_EPOCH, REJECT, RELEASE, ConsumerShareSession, Place
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import new_uuid, uuid_to_str
 from ottla.protocol.generated.share_acknowledge_response import ShareAcknowledgeResponse
@@ -49,7 +49,7 @@ class ShareRecord(NamedTuple):
     """The broker that has given the record; it takes the acknowledgement."""
 
 
-class Leader(NamedTuple):
+class LeaderEpoch(NamedTuple):
     epoch: int
     node: int
 
@@ -60,9 +60,9 @@ class ShareConsumer:
         self._member = uuid_to_str(new_uuid(os.urandom))
         self._epoch = 0
         self._assigned: list[Place] = []
-        self._leaders: dict[Place, Leader] = {}
+        self._leaders: dict[Place, LeaderEpoch] = {}
         self._leaders_outdated = False
-        self._sessions: dict[int, ShareSession] = {}
+        self._sessions: dict[int, ConsumerShareSession] = {}
         self._next_heartbeat = 0.0
 
     def poll(self, limit: int) -> list[ShareRecord]:
@@ -125,12 +125,12 @@ class ShareConsumer:
         self._leaders = {place: leader for place, leader in self._leaders.items() if place in self._assigned}
         for topic in self._cluster.describe("shareFetch", [self._topic]).topics:
             for row in topic.partitions:
-                self._note_leader((topic.topic_id, row.partition_index), Leader(row.leader_epoch, row.leader_id))
+                self._note_leader((topic.topic_id, row.partition_index), LeaderEpoch(row.leader_epoch, row.leader_id))
         self._leaders_outdated = False
 
-    def _note_leader(self, place: Place, leader: Leader) -> bool:
+    def _note_leader(self, place: Place, leader: LeaderEpoch) -> bool:
         """Whether this is news; a broker that lags behind the others names an earlier leader."""
-        if place not in self._assigned or leader.node < 0 or leader <= self._leaders.get(place, Leader(-1, -1)):
+        if place not in self._assigned or leader.node < 0 or leader <= self._leaders.get(place, LeaderEpoch(-1, -1)):
             return False
         self._leaders[place] = leader
         return True
@@ -138,7 +138,7 @@ class ShareConsumer:
     # ----------------------------------------------------------------------------------------------------- records
 
     def _fetch(self, node: int, places: list[Place], limit: int) -> list[ShareRecord]:
-        session = self._sessions.setdefault(node, ShareSession(self._group, self._member))
+        session = self._sessions.setdefault(node, ConsumerShareSession(self._group, self._member))
         try:
             if session.epoch and session.has_marks_beside(places):
                 request = session.acknowledgements(last=False)
@@ -158,7 +158,7 @@ class ShareConsumer:
             for record in self._records(node, session, (topic.topic_id, row.partition_index), row)
         ]
 
-    def _taken(self, node: int, session: ShareSession, code: int, message: str | None) -> bool:
+    def _taken(self, node: int, session: ConsumerShareSession, code: int, message: str | None) -> bool:
         """Whether the broker took a request of the session; a session that it has lost is opened again."""
         if code in _SESSION_LOST:
             self._lose(node)
@@ -178,12 +178,14 @@ class ShareConsumer:
             with suppress(ConnectionFailed, CallTimeout):  # a broker that is gone has lost the session already
                 self._cluster.node_attempt(node, session.acknowledgements(last=True), ShareAcknowledgeResponse)
 
-    def _records(self, node: int, session: ShareSession, place: Place, row: PartitionData) -> Iterator[ShareRecord]:
+    def _records(
+        self, node: int, session: ConsumerShareSession, place: Place, row: PartitionData
+    ) -> Iterator[ShareRecord]:
         if row.error_code:
             reason = KafkaError(ErrorCode(row.error_code), row.error_message)
             if not reason.code.retriable:
                 raise reason
-            leader = Leader(row.current_leader.leader_epoch, row.current_leader.leader_id)
+            leader = LeaderEpoch(row.current_leader.leader_epoch, row.current_leader.leader_id)
             if not self._note_leader(place, leader):
                 self._leaders_outdated = True
             return

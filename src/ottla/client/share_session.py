@@ -37,7 +37,7 @@ Batch = TypeVar("Batch")
 Row = TypeVar("Row")
 
 
-class ShareSession:
+class ConsumerShareSession:
     """`epoch` counts the requests that the broker has taken; 0 opens the session."""
 
     def __init__(self, group: str, member: str) -> None:

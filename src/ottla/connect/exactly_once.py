@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.connect.clients import consumer_settings
-from ottla.connect.sender import TIMEOUT_S, Outgoing, Written, call
+from ottla.connect.sender import TIMEOUT_S, Outgoing, WrittenRows, call
 from ottla.connect.transactions import Transactions
 from ottla.model.user_error import UserError
 
@@ -69,15 +69,15 @@ class ExactlyOnce:
             raise UserError(f"the marker of {self._name} cannot be read: {marker.error.str()}")
         return marker
 
-    def done(self) -> Written | None:
+    def done(self) -> WrittenRows | None:
         """What the committed attempt wrote, when this version is already there."""
         marker = self._marker()
         if marker.offset <= self.version:
             return None
         noted = json.loads(marker.metadata or "{}")
-        return Written(int(noted.get("rows", -1)), int(noted.get("bytes", -1)))
+        return WrittenRows(int(noted.get("rows", -1)), int(noted.get("bytes", -1)))
 
-    def write(self, records: Iterable[Outgoing]) -> Written:
+    def write(self, records: Iterable[Outgoing]) -> WrittenRows:
         """All records and the marker become visible together; nothing of them when this raises."""
         from confluent_kafka import KafkaException, TopicPartition
 
@@ -103,7 +103,7 @@ class ExactlyOnce:
             raise
         return written
 
-    def done_by_another(self, timeout_s: float) -> Written | None:
+    def done_by_another(self, timeout_s: float) -> WrittenRows | None:
         """What the attempt that fenced this one wrote, as soon as it has; None when it does not come to an end."""
         deadline = time.monotonic() + timeout_s
         while (done := self.done()) is None and time.monotonic() < deadline:

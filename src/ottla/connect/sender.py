@@ -22,7 +22,7 @@ class Outgoing(NamedTuple):
     timestamp_ms: int = 0
 
 
-class Written(NamedTuple):
+class WrittenRows(NamedTuple):
     rows: int
     size: int
 
@@ -37,7 +37,7 @@ class Sender:
         reports = {"on_delivery": _remember(self._failures), "delivery.report.only.error": True}
         self.producer = Producer(producer_settings(client) | reports | dict(extra or {}))
 
-    def send(self, records: Iterable[Outgoing], *, leave_out_too_large: bool = False) -> Written:
+    def send(self, records: Iterable[Outgoing], *, leave_out_too_large: bool = False) -> WrittenRows:
         from confluent_kafka import KafkaException
 
         rows = size = 0
@@ -63,7 +63,7 @@ class Sender:
             if not rows & 1023:
                 poll(0)
                 self.check()
-        return Written(rows, size)
+        return WrittenRows(rows, size)
 
     def flush(self, timeout_s: float = 300.0) -> None:
         from confluent_kafka import KafkaException

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.configs import Source
+from ottla.client.configs import ConfigSource
 from ottla.connect.clients import librdkafka_settings
 from ottla.connect.config import flag, number, patterns
 from ottla.model.user_error import UserError
@@ -29,7 +29,7 @@ _EXCLUDED = (
 Settings = dict[str, str]
 
 
-class TopicSettings:
+class TopicSettingsSync:
     def __init__(self, config: Mapping[str, str]) -> None:
         self.enabled = flag(config, "sync.topic.configs.enabled", default=True)
         self._interval_s = number(config, "sync.topic.configs.interval.seconds", 600)
@@ -62,8 +62,8 @@ class TopicSettings:
         return {
             name: entry.value
             for name, entry in entries.items()
-            if entry.source != Source.STATIC_BROKER_CONFIG
-            and (entry.source != Source.DEFAULT_CONFIG or self._defaults_too)
+            if entry.source != ConfigSource.STATIC_BROKER_CONFIG
+            and (entry.source != ConfigSource.DEFAULT_CONFIG or self._defaults_too)
             and not entry.is_read_only
             and not entry.is_sensitive
             and entry.value is not None
@@ -78,12 +78,12 @@ class TopicSettings:
         }
         for name, entry in here.items():
             is_unset_there = name in there and there[name].source in {
-                Source.DEFAULT_CONFIG,
-                Source.STATIC_BROKER_CONFIG,
+                ConfigSource.DEFAULT_CONFIG,
+                ConfigSource.STATIC_BROKER_CONFIG,
             }
             if (
                 is_unset_there
-                and entry.source == Source.DYNAMIC_TOPIC_CONFIG
+                and entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
                 and name not in target
                 and not self._is_excluded(name)
             ):

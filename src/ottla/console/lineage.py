@@ -16,7 +16,7 @@ from urllib.request import Request
 from uuid import NAMESPACE_URL, uuid5
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ResourceType, describe_configs
+from ottla.client.configs import ConfigResourceType, describe_configs
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.drawing import Drawing, Node, draw
 from ottla.console.upstream import node_headers
@@ -73,7 +73,7 @@ def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
     """Broker -> its HTTP address, of those that have one and answer."""
     found = {}
     for broker in (row for row in snapshot.brokers if row.answers):
-        configs = describe_configs(cluster, ResourceType.BROKER, [str(broker.id)]).get(str(broker.id), [])
+        configs = describe_configs(cluster, ConfigResourceType.BROKER, [str(broker.id)]).get(str(broker.id), [])
         values = {config.name: config.value for config in configs if config.value}
         host, _, port = values.get(HTTP_LISTENER, "").rpartition(":")
         scheme = "https" if any(name in values for name in _CERTIFICATES) else "http"

@@ -35,7 +35,7 @@ class AvroLimitError(ValueError):
     """A schema or a payload beyond the limits, or a payload that is not of its schema."""
 
 
-class Shape:
+class AvroShape:
     """One type of the schema; `size` is that of a PLAIN value in bytes."""
 
     __slots__ = ("inner", "kind", "min_bytes", "size")
@@ -43,7 +43,7 @@ class Shape:
     def __init__(self, kind: int, size: int = 0) -> None:
         self.kind = kind
         self.size = size
-        self.inner: list[Shape] = []
+        self.inner: list[AvroShape] = []
         self.min_bytes = _ENDLESS
 
 
@@ -52,18 +52,18 @@ class Shapes:
 
     def __init__(self, parsed: Any, named: Mapping[str, Any]) -> None:
         self._named = named
-        self._by_name: dict[str, Shape] = {}
-        self._all: list[Shape] = []
+        self._by_name: dict[str, AvroShape] = {}
+        self._all: list[AvroShape] = []
         self.root = self._shape(parsed, 0)
         self.free_bytes = self._free_bytes() if self._find_min_bytes() else ALWAYS
         self.quick_bytes = self._quick_bytes()
 
-    def _new(self, kind: int, size: int = 0) -> Shape:
-        shape = Shape(kind, size)
+    def _new(self, kind: int, size: int = 0) -> AvroShape:
+        shape = AvroShape(kind, size)
         self._all.append(shape)
         return shape
 
-    def _shape(self, schema: Any, depth: int) -> Shape:
+    def _shape(self, schema: Any, depth: int) -> AvroShape:
         if depth > MAX_DEPTH:
             raise AvroLimitError(f"the schema nests more than {MAX_DEPTH} types")
         if isinstance(schema, list):
@@ -94,7 +94,7 @@ class Shapes:
             return self._new(DECIMAL)
         return self._new(VARINT) if kind == "enum" else self._shape(kind, depth + 1)
 
-    def _named_or_primitive(self, name: str, depth: int) -> Shape:
+    def _named_or_primitive(self, name: str, depth: int) -> AvroShape:
         if name in _PLAIN_SIZES:
             return self._new(PLAIN, _PLAIN_SIZES[name])
         if name in {"int", "long"}:
@@ -151,7 +151,7 @@ class Shapes:
         return any(shape.kind == DECIMAL for shape in self._all)
 
 
-def _min_bytes(shape: Shape) -> int:
+def _min_bytes(shape: AvroShape) -> int:
     if shape.kind == PLAIN:
         return shape.size
     if shape.kind == RECORD:
@@ -174,7 +174,7 @@ class _Growth:
         self._costs: dict[int, tuple[int, int, float]] = {}
         self._open: set[int] = set()
 
-    def of(self, shape: Shape) -> tuple[int, int, float]:
+    def of(self, shape: AvroShape) -> tuple[int, int, float]:
         cost = self._costs.get(id(shape))
         if cost is not None:
             return cost

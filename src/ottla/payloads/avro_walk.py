@@ -21,7 +21,7 @@ from ottla.payloads.avro_shape import (
     UNION,
     VALUES_A_BYTE,
     AvroLimitError,
-    Shape,
+    AvroShape,
 )
 
 _LONG_BITS = 64
@@ -29,7 +29,7 @@ _DECIMAL_SHIFT = 8
 """A decimal of 4 kB takes the time of 65,536 values."""
 
 
-def walk(root: Shape, data: bytes) -> int:
+def walk(root: AvroShape, data: bytes) -> int:
     """The number of bytes that the value takes; AvroLimitError when it is no value of the schema or breaks a limit."""
     try:
         return _Walk(data).value(root, 0, 0)
@@ -47,7 +47,7 @@ class _Walk:
         self._size = len(data)
         self._limit = self._values_left = min(MAX_VALUES, FREE_VALUES + VALUES_A_BYTE * self._size)
 
-    def value(self, shape: Shape, pos: int, depth: int) -> int:
+    def value(self, shape: AvroShape, pos: int, depth: int) -> int:
         self._take(1)
         kind = shape.kind
         if kind == PLAIN:
@@ -74,7 +74,7 @@ class _Walk:
             return self._skip(pos, number)
         return pos
 
-    def _blocks(self, shape: Shape, pos: int, depth: int) -> int:
+    def _blocks(self, shape: AvroShape, pos: int, depth: int) -> int:
         if depth > MAX_DEPTH:
             raise AvroLimitError(f"the payload nests more than {MAX_DEPTH} values")
         item = shape.inner[0]
@@ -96,7 +96,7 @@ class _Walk:
             if end not in {-1, pos}:
                 raise AvroLimitError("a block's size is not that of its items")
 
-    def _items(self, item: Shape, count: int, pos: int, depth: int, *, keyed: bool) -> int:
+    def _items(self, item: AvroShape, count: int, pos: int, depth: int, *, keyed: bool) -> int:
         if count > self._values_left:
             raise self._too_many()
         for _ in range(count):

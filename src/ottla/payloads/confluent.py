@@ -23,7 +23,7 @@ _MAX_INDEXES = 100
 _MAX_SHIFT = 63
 
 
-class FramingError(ValueError):
+class SchemaFramingError(ValueError):
     """The bytes are not in Confluent's wire format."""
 
 
@@ -36,31 +36,31 @@ def framed(schema_id: int, data: bytes) -> bytes:
 
 
 def unframed(data: bytes) -> tuple[int, bytes]:
-    """The schema's id and the data after the prefix; FramingError if there is no prefix."""
+    """The schema's id and the data after the prefix; SchemaFramingError if there is no prefix."""
     if not is_framed(data):
-        raise FramingError("the data does not begin with a zero byte and a schema id")
+        raise SchemaFramingError("the data does not begin with a zero byte and a schema id")
     return _PREFIX.unpack_from(data)[1], data[_PREFIX.size :]
 
 
 def guid_in_header(value: bytes | None) -> str:
-    """The guid that a header KEY_HEADER or VALUE_HEADER holds; FramingError for any other value."""
+    """The guid that a header KEY_HEADER or VALUE_HEADER holds; SchemaFramingError for any other value."""
     if value is None or len(value) != 17 or value[0] != 1:
-        raise FramingError("the header does not hold the guid of a schema")
+        raise SchemaFramingError("the header does not hold the guid of a schema")
     return str(UUID(bytes=bytes(value[1:])))
 
 
 def message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """The message indexes before a Protobuf message, and where the message begins; FramingError if there are none."""
+    """The message indexes before a Protobuf message, and where the message begins; SchemaFramingError if there are none."""
     count, position = _zigzag(data, 0)
     if count == 0:
         return (0,), position
     if not 0 < count <= _MAX_INDEXES:
-        raise FramingError(f"{count} message indexes: a Protobuf message has between 1 and {_MAX_INDEXES}")
+        raise SchemaFramingError(f"{count} message indexes: a Protobuf message has between 1 and {_MAX_INDEXES}")
     indexes = []
     for _ in range(count):
         index, position = _zigzag(data, position)
         if index < 0:
-            raise FramingError(f"the message index {index} is negative")
+            raise SchemaFramingError(f"the message index {index} is negative")
         indexes.append(index)
     return tuple(indexes), position
 
@@ -75,5 +75,5 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
             return (raw >> 1) ^ -(raw & 1), position
         shift += 7
         if shift > _MAX_SHIFT:
-            raise FramingError("a message index is longer than ten bytes")
-    raise FramingError("the value ends inside its message indexes")
+            raise SchemaFramingError("a message index is longer than ten bytes")
+    raise SchemaFramingError("the value ends inside its message indexes")

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from ottla.connect.exactly_once import ExactlyOnce, Fenced
-from ottla.connect.sender import Outgoing, Sender, Written
+from ottla.connect.sender import Outgoing, Sender, WrittenRows
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, client_options, whole
 
@@ -70,7 +70,7 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
 
 
 @dataclass(frozen=True)
-class Message(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     rows: int
     size: int
     skipped: bool
@@ -104,28 +104,28 @@ def write_task(
     """One task's rows; an empty task has nothing to mark."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        return Message(0, 0, skipped=False)
+        return TaskCommit(0, 0, skipped=False)
     records = outgoing(chain([first], batches), options.topic)
     if not options.exactly_once:
         sender = Sender(options.client)
         written = sender.send(records)
         sender.flush()
-        return Message(*written, skipped=False)
+        return TaskCommit(*written, skipped=False)
     context = TaskContext.get()
     task = context.partitionId() if context else 0
     with ExactlyOnce(options.client, application, task, version, options.topic) as attempt:
         done = attempt.done()
         if done is None:
             try:
-                return Message(*attempt.write(records), skipped=False)
+                return TaskCommit(*attempt.write(records), skipped=False)
             except Fenced:
                 # A twin (speculative execution, a retry of a task that was thought dead) does the same work. Failing here
                 # would have Spark begin a third attempt, which fences the twin in turn: its end is awaited.
                 by_twin = attempt.done_by_another(TWIN_S)
                 if by_twin is None:
                     raise
-                return Message(*by_twin, skipped=True)
-    again = Written(
+                return TaskCommit(*by_twin, skipped=True)
+    again = WrittenRows(
         *map(sum, zip(*((1, len(record.key or b"") + len(record.value or b"")) for record in records), strict=True))
     )
     if again != done:
@@ -134,7 +134,7 @@ def write_task(
             f"is now {again.rows} rows of {again.size} bytes: the query or its parallelism changed in the middle of a "
             "batch. Start it as it was once more, or with a new checkpoint"
         )
-    return Message(*done, skipped=True)
+    return TaskCommit(*done, skipped=True)
 
 
 def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[Outgoing]:

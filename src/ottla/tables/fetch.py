@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ottla.client.connection import Connection
+from ottla.client.connection import BrokerConnection
 from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings
 from ottla.model.errors import ErrorCode, KafkaError
@@ -85,7 +85,7 @@ class _Stream:
         self._plan = plan
         self.position = plan.start
         """Everything before it was given out."""
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -171,7 +171,7 @@ class _Stream:
                 "set failOnDataLoss to false to go on with what is there"
             )
 
-    def _leader(self) -> Connection:
+    def _leader(self) -> BrokerConnection:
         partition = self._plan.topic_partition
         with TopicMetadata(self._settings, self._plan.timeout_s) as metadata:
             leaders = metadata.partitions([partition.topic])
@@ -181,11 +181,11 @@ class _Stream:
         if leader is None:
             raise _TryAgain(f"{partition} has no leader")
         deadline = time.monotonic() + self._plan.timeout_s
-        connection = Connection(leader.host, leader.port, self._settings, deadline)
+        connection = BrokerConnection(leader.host, leader.port, self._settings, deadline)
         connection.enlarge_receive_buffer(_RECEIVE_BUFFER_BYTES)
         return connection
 
-    def _send(self, connection: Connection, offset: int) -> None:
+    def _send(self, connection: BrokerConnection, offset: int) -> None:
         plan = self._plan
         partition = FetchPartition(partition=plan.partition, fetch_offset=offset, partition_max_bytes=plan.fetch_bytes)
         request = FetchRequest(
@@ -197,7 +197,7 @@ class _Stream:
         )
         connection.send(request, _FETCH_VERSION, time.monotonic() + plan.timeout_s)
 
-    def _receive(self, connection: Connection) -> PartitionData:
+    def _receive(self, connection: BrokerConnection) -> PartitionData:
         answer = connection.receive(FetchResponse, _FETCH_VERSION, time.monotonic() + self._plan.timeout_s)
         if answer.error_code:
             raise _TryAgain(ErrorCode(answer.error_code).message)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SegmentFile:
     base_offset: int
     path: str
 
@@ -59,12 +59,12 @@ def list_partitions(log_dir: str) -> list[TopicPartition]:
     return sorted(partitions)
 
 
-def segments(log_dir: str, partition: TopicPartition) -> list[Segment]:
+def segments(log_dir: str, partition: TopicPartition) -> list[SegmentFile]:
     for directory in _directories(log_dir):
         folder = os.path.join(directory, str(partition))
         if os.path.isdir(folder):
             files = [
-                Segment(int(match[1]), os.path.join(folder, name))
+                SegmentFile(int(match[1]), os.path.join(folder, name))
                 for name in os.listdir(folder)
                 if (match := _SEGMENT.match(name))
             ]
@@ -158,7 +158,7 @@ class _Piece:
         return batch
 
 
-def _pieces(segment: Segment, plan: FetchPlan, aborted: dict[int, list[tuple[int, int]]]) -> Iterator[_Piece]:
+def _pieces(segment: SegmentFile, plan: FetchPlan, aborted: dict[int, list[tuple[int, int]]]) -> Iterator[_Piece]:
     with _Mapped(segment.path) as data:
         piece = _Piece(segment.path)
         for at, header in _whole_batches(data):
@@ -233,7 +233,7 @@ def _fail(failure: Exception) -> Any:
     raise failure
 
 
-def _aborted_ranges(files: list[Segment]) -> dict[int, list[tuple[int, int]]]:
+def _aborted_ranges(files: list[SegmentFile]) -> dict[int, list[tuple[int, int]]]:
     """Per producer, the offsets of its aborted transactions: from the first batch to the marker."""
     first: dict[int, int] = {}
     ranges: dict[int, list[tuple[int, int]]] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.connection import BrokerConnection
 from ottla.client.errors import AuthenticationFailed, BadSettings, ClientError, UnsupportedVersion
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.model.errors import ErrorCode
@@ -33,7 +33,7 @@ class TableError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class PartitionLeader:
     node_id: int
     host: str
     port: int
@@ -73,13 +73,13 @@ class TopicMetadata:
     def close(self) -> None:
         self._cluster.close()
 
-    def partitions(self, topics: Iterable[str]) -> dict[TopicPartition, Leader | None]:
+    def partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionLeader | None]:
         """The partitions of each topic. Raises TableError for a topic that does not exist."""
         names = sorted(set(topics))
         deadline = time.monotonic() + self._timeout_s
         while True:
             answer = self._metadata(names, deadline)
-            leaders: dict[TopicPartition, Leader | None] = {}
+            leaders: dict[TopicPartition, PartitionLeader | None] = {}
             retry = False
             brokers = {broker.node_id: broker for broker in answer.brokers}
             for topic in answer.topics:
@@ -89,7 +89,7 @@ class TopicMetadata:
                 if code == ErrorCode.NONE:
                     for partition in topic.partitions:
                         broker = brokers.get(partition.leader_id)
-                        leader = Leader(broker.node_id, broker.host, broker.port) if broker else None
+                        leader = PartitionLeader(broker.node_id, broker.host, broker.port) if broker else None
                         retry = retry or leader is None
                         leaders[TopicPartition(topic.name or "", partition.partition_index)] = leader
                 elif code.retriable:
@@ -140,7 +140,7 @@ class TopicMetadata:
         return offsets
 
     def _offsets_at(
-        self, leader: Leader, places: Mapping[TopicPartition, int], isolation_level: int, deadline: float
+        self, leader: PartitionLeader, places: Mapping[TopicPartition, int], isolation_level: int, deadline: float
     ) -> tuple[dict[TopicPartition, int | None], str]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for partition, at in places.items():
@@ -166,7 +166,7 @@ class TopicMetadata:
                     raise TableError(f"{partition}: {code.message}")
         return offsets, problem
 
-    def connection(self, leader: Leader, deadline: float) -> Connection:
+    def connection(self, leader: PartitionLeader, deadline: float) -> BrokerConnection:
         return self._cluster.node(leader.node_id, deadline)
 
     def _metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import SET, ResourceType, alter_configs
+from ottla.client.configs import SET, ConfigResourceType, alter_configs
 from ottla.client.offsets import delete_records
 from ottla.client.topics import create_partitions, delete_topic
 from tests.robustness.server_process import ServerProcess
@@ -174,12 +174,12 @@ def _transactional(cluster: Cluster, servers: str) -> None:
 
 
 def _settings(cluster: Cluster) -> None:
-    alter_configs(cluster, ResourceType.TOPIC, "odd", [("max.message.bytes", SET, "2000000")])
-    alter_configs(cluster, ResourceType.BROKER, "", [("log.segment.delete.delay.ms", SET, "59000")])
-    alter_configs(cluster, ResourceType.BROKER, "1", [("num.io.threads", SET, "9")])
-    alter_configs(cluster, ResourceType.GROUP, "sharers", [("share.auto.offset.reset", SET, "earliest")])
+    alter_configs(cluster, ConfigResourceType.TOPIC, "odd", [("max.message.bytes", SET, "2000000")])
+    alter_configs(cluster, ConfigResourceType.BROKER, "", [("log.segment.delete.delay.ms", SET, "59000")])
+    alter_configs(cluster, ConfigResourceType.BROKER, "1", [("num.io.threads", SET, "9")])
+    alter_configs(cluster, ConfigResourceType.GROUP, "sharers", [("share.auto.offset.reset", SET, "earliest")])
     metrics = [("interval.ms", SET, "60000"), ("metrics", SET, "org.apache.kafka.producer.")]
-    alter_configs(cluster, ResourceType.CLIENT_METRICS, "watched", metrics)
+    alter_configs(cluster, ConfigResourceType.CLIENT_METRICS, "watched", metrics)
 
 
 def _await_snapshot(data: Path) -> None:

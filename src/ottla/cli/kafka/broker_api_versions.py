@@ -7,7 +7,7 @@ from functools import partial
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, cluster_of
 from ottla.cli.kafka.options import Exit, OptionParser
-from ottla.client.connection import Connection
+from ottla.client.connection import BrokerConnection
 from ottla.client.errors import ClientError
 from ottla.protocol.generated.index import APIS
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _lines(connection: Connection) -> list[str]:
+def _lines(connection: BrokerConnection) -> list[str]:
     lines = []
     for key, api in APIS.items():
         if "broker" not in api.listeners:

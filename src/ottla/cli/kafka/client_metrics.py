@@ -12,7 +12,7 @@ from ottla.client.configs import (
     DELETE,
     SET,
     Change,
-    ResourceType,
+    ConfigResourceType,
     alter_configs,
     describe_configs,
     list_config_resources,
@@ -79,7 +79,7 @@ def _check(options: Options) -> None:
 
 
 def _run(cluster: Cluster, options: Options) -> None:
-    kind = ResourceType.CLIENT_METRICS
+    kind = ConfigResourceType.CLIENT_METRICS
     name = uuid_to_str(new_uuid(os.urandom)) if options.has("generate-name") else options.value("name")
     if options.has("list"):
         print("\n".join(list_config_resources(cluster, kind)))

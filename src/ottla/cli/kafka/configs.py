@@ -21,8 +21,8 @@ from ottla.client.configs import (
     DELETE,
     SET,
     Change,
-    ResourceType,
-    Source,
+    ConfigResourceType,
+    ConfigSource,
     alter_configs,
     describe_configs,
     list_config_resources,
@@ -61,12 +61,12 @@ PARSER = OptionParser((
     *(Option(name, "String", f"The same as --entity-type {kind} --entity-name NAME.") for name, kind in FLAGS.items()),
     *(Option(name, text=f"The same as --entity-type {kind} --entity-default.") for name, kind in DEFAULT_FLAGS.items()),
 ))  # fmt: skip
-_RESOURCES: dict[str, tuple[ResourceType, Source | None]] = {
-    "topics": (ResourceType.TOPIC, Source.DYNAMIC_TOPIC_CONFIG),
-    "brokers": (ResourceType.BROKER, Source.DYNAMIC_BROKER_CONFIG),
-    "broker-loggers": (ResourceType.BROKER_LOGGER, None),
-    "client-metrics": (ResourceType.CLIENT_METRICS, Source.DYNAMIC_CLIENT_METRICS_CONFIG),
-    "groups": (ResourceType.GROUP, Source.DYNAMIC_GROUP_CONFIG),
+_RESOURCES: dict[str, tuple[ConfigResourceType, ConfigSource | None]] = {
+    "topics": (ConfigResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
+    "brokers": (ConfigResourceType.BROKER, ConfigSource.DYNAMIC_BROKER_CONFIG),
+    "broker-loggers": (ConfigResourceType.BROKER_LOGGER, None),
+    "client-metrics": (ConfigResourceType.CLIENT_METRICS, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),
+    "groups": (ConfigResourceType.GROUP, ConfigSource.DYNAMIC_GROUP_CONFIG),
 }
 _ABOUT = "This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip, client-metrics or group"
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
@@ -284,7 +284,7 @@ def _describe(cluster: Cluster, kind: str, name: str | None, *, everything: bool
         else:
             print(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {entity} are:")
         for row in _rows(cluster, kind, entity, everything=everything):
-            synonyms = ", ".join(f"{Source(s.source).name}:{s.name}={_shown(s.value)}" for s in row.synonyms)
+            synonyms = ", ".join(f"{ConfigSource(s.source).name}:{s.name}={_shown(s.value)}" for s in row.synonyms)
             sensitive = str(row.is_sensitive).lower()
             print(f"  {row.name}={_shown(row.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
 
@@ -301,7 +301,7 @@ def _entities(cluster: Cluster, kind: str) -> list[str]:
     if kind == "groups":
         from ottla.client.groups import list_groups
 
-        named = list_config_resources(cluster, ResourceType.GROUP)
+        named = list_config_resources(cluster, ConfigResourceType.GROUP)
         return list(dict.fromkeys([*(group.group_id for group in list_groups(cluster)), *named]))
     return list_config_resources(cluster, _RESOURCES[kind][0])
 
@@ -309,7 +309,7 @@ def _entities(cluster: Cluster, kind: str) -> list[str]:
 def _rows(cluster: Cluster, kind: str, name: str, *, everything: bool) -> list[DescribeConfigsResourceResult]:
     resource, source = _RESOURCES[kind]
     if kind == "brokers" and not name:
-        source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     rows = describe_configs(cluster, resource, [name], synonyms=True).get(name, [])
     chosen = rows if everything or source is None else [row for row in rows if row.config_source == source]
     return sorted(chosen, key=lambda row: row.name)

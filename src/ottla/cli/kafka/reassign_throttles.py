@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import DELETE, SET, Change, ResourceType, alter_configs
+from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, alter_configs
 from ottla.client.placements import Placement
 
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -33,14 +33,14 @@ def set_throttles(
             (name, SET, ",".join(sorted(listed)))
             for name, listed in zip(_REPLICAS, (led, followers[topic]), strict=True)
         ]
-        alter_configs(cluster, ResourceType.TOPIC, topic, changes)
+        alter_configs(cluster, ConfigResourceType.TOPIC, topic, changes)
     for broker in sorted(brokers):
-        alter_configs(cluster, ResourceType.BROKER, str(broker), [(name, SET, str(rate)) for name in _RATES])
+        alter_configs(cluster, ConfigResourceType.BROKER, str(broker), [(name, SET, str(rate)) for name in _RATES])
 
 
 def set_log_dirs_throttle(cluster: Cluster, brokers: Iterable[int], rate: int) -> None:
     for broker in sorted(brokers):
-        alter_configs(cluster, ResourceType.BROKER, str(broker), [(_DIRECTORIES, SET, str(rate))])
+        alter_configs(cluster, ConfigResourceType.BROKER, str(broker), [(_DIRECTORIES, SET, str(rate))])
 
 
 def clear_throttles(cluster: Cluster, topics: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ def clear_throttles(cluster: Cluster, topics: Sequence[str]) -> None:
     print(f"Clearing broker-level throttles on broker{'s' if len(brokers) > 1 else ''} {shown}")
     for broker in brokers:
         changes: list[Change] = [(name, DELETE, "") for name in (*_RATES, _DIRECTORIES)]
-        alter_configs(cluster, ResourceType.BROKER, str(broker), changes)
+        alter_configs(cluster, ConfigResourceType.BROKER, str(broker), changes)
     print(f"Clearing topic-level throttles on topic{'s' if len(topics) > 1 else ''} {','.join(topics)}")
     for topic in topics:
-        alter_configs(cluster, ResourceType.TOPIC, topic, [(name, DELETE, "") for name in _REPLICAS])
+        alter_configs(cluster, ConfigResourceType.TOPIC, topic, [(name, DELETE, "") for name in _REPLICAS])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.cli.kafka.options import Options
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ResourceType, Source, describe_configs
+from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 from ottla.client.errors import ClientError
 from ottla.client.groups import hash_order
 from ottla.client.topics import (
@@ -32,13 +32,13 @@ def describe(cluster: Cluster, options: Options, names: Sequence[str]) -> None:
         return
     topics = describe_topics(cluster, wanted, options.integer("partition-size-limit-per-response") or _LIMIT)
     live = {broker.node_id for broker in cluster.describe("describeCluster").brokers}
-    configs = describe_configs(cluster, ResourceType.TOPIC, [topic.name for topic in topics])
+    configs = describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name for topic in topics])
     moves = _reassignments(cluster, topics)
     reports = [name for name in _REPORTS if options.has(name)]
     for topic in topics:
         by_name = {row.name: row for row in configs.get(topic.name, [])}
         settings = [by_name[name] for name in hash_order(by_name)]
-        overridden = [row for row in settings if row.config_source != Source.DEFAULT_CONFIG]
+        overridden = [row for row in settings if row.config_source != ConfigSource.DEFAULT_CONFIG]
         if not reports and (not options.has("topics-with-overrides") or overridden):
             _print_topic(topic, overridden, moves)
         if options.has("topics-with-overrides"):

@@ -32,7 +32,7 @@ class AuditDestinationError(ClientError):
     """A destination that cannot be used; one line."""
 
 
-class Sink(Protocol):
+class AuditSink(Protocol):
     name: str
 
     def write(self, events: Sequence[Event]) -> None: ...
@@ -145,7 +145,7 @@ class TopicSink:
         self._producer.flush(1)
 
 
-def open_sink(destination: str, app_name: str, kafka: Mapping[str, Any] | None = None) -> Sink:
+def open_sink(destination: str, app_name: str, kafka: Mapping[str, Any] | None = None) -> AuditSink:
     """Raises AuditDestinationError. `kafka`: settings of librdkafka, where there is a cluster."""
     kind, _, target = destination.partition(":")
     address = target.removeprefix("//")

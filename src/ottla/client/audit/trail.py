@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.client.audit.events import Event, is_worth_noting, request_event
-from ottla.client.audit.sinks import Sink, open_sink
+from ottla.client.audit.sinks import AuditSink, open_sink
 from ottla.env.logging import get_logger
 from ottla.security.web import App, Receive, Scope, SendEvent
 
@@ -26,7 +26,7 @@ _PAUSES_S = (0.2, 1.0, 5.0, 30.0)
 
 
 class AuditTrail:
-    def __init__(self, surface: str, sinks: Sequence[Sink], *, max_events: int = MAX_EVENTS) -> None:
+    def __init__(self, surface: str, sinks: Sequence[AuditSink], *, max_events: int = MAX_EVENTS) -> None:
         self._surface = surface
         self._lanes = [_Lane(sink, surface, max_events) for sink in sinks]
 
@@ -81,7 +81,7 @@ class AuditTrail:
 class _Lane:
     """One destination: its queue and its thread."""
 
-    def __init__(self, sink: Sink, surface: str, max_events: int) -> None:
+    def __init__(self, sink: AuditSink, surface: str, max_events: int) -> None:
         self._sink = sink
         self._surface = surface
         self._max_events = max_events

@@ -12,7 +12,7 @@ from ottla.connect.exactly_once import ExactlyOnce
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
 from ottla.connect.sender import Outgoing
 from ottla.connect.sinks.base import Work
-from ottla.connect.topic_settings import TopicSettings
+from ottla.connect.topic_settings import TopicSettingsSync
 from ottla.tables.topics import check_reachable
 
 
@@ -26,7 +26,7 @@ class ClusterSink(RecordSink):
         super().__init__(config)
         self._client = quiet(cluster_settings(config, "target"))
         self._topics = RemoteTopics(config)
-        self._topic_settings = TopicSettings(config)
+        self._topic_settings = TopicSettingsSync(config)
         self._source: Mapping[str, str] = {}
         self._attempts: dict[str, ExactlyOnce] = {}
         self._made: dict[str, int] = {}

@@ -15,7 +15,7 @@ from ottla.connect.clients import quiet
 from ottla.connect.config import flag, number
 from ottla.connect.connector import Change, Place, Source
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
-from ottla.connect.topic_settings import TopicSettings
+from ottla.connect.topic_settings import TopicSettingsSync
 from ottla.model.ids import TopicPartition
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
@@ -36,7 +36,7 @@ class ClusterSource(Source):
         super().__init__(config)
         self._client = quiet(cluster_settings(config, "source"))
         self._settings = settings_from(self._client, "ottla-mirror")
-        self._topic_settings = TopicSettings(config)
+        self._topic_settings = TopicSettingsSync(config)
         self._topics = RemoteTopics(config)
         self._most = number(config, "batch.max.rows", 5000)
         self._refresh_s = number(config, "refresh.topics.interval.seconds", 600)

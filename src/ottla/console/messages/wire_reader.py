@@ -23,7 +23,7 @@ from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest,
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.protocol.records import LOG_APPEND_TIME, crc_matches, iterate_batches, iterate_records
-from ottla.tables.topics import Leader, TableError, TopicMetadata
+from ottla.tables.topics import PartitionLeader, TableError, TopicMetadata
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
@@ -94,7 +94,7 @@ class WireReader:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._ended: set[TopicPartition] = set()
-        self._leaders: dict[TopicPartition, Leader | None] = {}
+        self._leaders: dict[TopicPartition, PartitionLeader | None] = {}
         self._ready: deque[WireMessage] = deque()
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class WireReader:
         try:
             if any(self._leaders.get(where) is None for where in wanted):
                 self._leaders = self._metadata.partitions({where.topic for where in wanted})
-            by_leader: dict[Leader, list[TopicPartition]] = {}
+            by_leader: dict[PartitionLeader, list[TopicPartition]] = {}
             for where in wanted:
                 leader = self._leaders.get(where)
                 if leader is not None:
@@ -177,7 +177,7 @@ class WireReader:
             self._leaders.clear()
             time.sleep(_AGAIN_S)
 
-    def _fetch_from(self, leader: Leader, partitions: list[TopicPartition]) -> None:
+    def _fetch_from(self, leader: PartitionLeader, partitions: list[TopicPartition]) -> None:
         topics: dict[str, list[FetchPartition]] = {}
         for where in partitions:
             row = FetchPartition(

@@ -20,7 +20,7 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import ProduceResponse
 from ottla.protocol.records_build import SimpleRecord, build_batch
-from ottla.tables.topics import Leader, TableError, TopicMetadata
+from ottla.tables.topics import PartitionLeader, TableError, TopicMetadata
 
 _WAIT_S = 20.0
 _VERSION = 8
@@ -33,7 +33,7 @@ class WireWriter:
         self._metadata = TopicMetadata(settings, _WAIT_S)
         self._topic = topic
         try:
-            self._leaders: dict[TopicPartition, Leader | None] = self._metadata.partitions([topic])
+            self._leaders: dict[TopicPartition, PartitionLeader | None] = self._metadata.partitions([topic])
         except TableError as error:
             self.close()
             raise ConsoleError(str(error), status=403 if "authoriz" in str(error).lower() else 404) from error

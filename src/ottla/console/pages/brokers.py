@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
 from ottla.client.errors import check
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
@@ -50,9 +50,9 @@ async def one(request: Request) -> Response:
     if row is None:
         raise ConsoleError(f"There is no broker {node}.", status=404)
     found = await site.gateway.ask(
-        lambda cluster: describe_configs(cluster, ResourceType.BROKER, [str(node)], synonyms=True)
+        lambda cluster: describe_configs(cluster, ConfigResourceType.BROKER, [str(node)], synonyms=True)
     )
-    rows = config_rows(found.get(str(node), []), Source.DYNAMIC_BROKER_CONFIG, "broker")
+    rows = config_rows(found.get(str(node), []), ConfigSource.DYNAMIC_BROKER_CONFIG, "broker")
     led = [
         (topic.name, partition)
         for topic in snapshot.topics.values()
@@ -68,9 +68,9 @@ async def change(request: Request) -> Response:
     reset = text(given, "reset") == "yes"
     edit = (name, DELETE, None) if reset else (name, SET, value)
     gateway = site_of(request).gateway
-    await gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, node, [edit]))
-    level = Source.DYNAMIC_BROKER_CONFIG
-    await until_changed(gateway, ResourceType.BROKER, node, name, level, None if reset else value)
+    await gateway.ask(lambda cluster: alter_configs(cluster, ConfigResourceType.BROKER, node, [edit]))
+    level = ConfigSource.DYNAMIC_BROKER_CONFIG
+    await until_changed(gateway, ConfigResourceType.BROKER, node, name, level, None if reset else value)
     return back(f"/brokers/{node}", f"{name} is back to its default." if reset else f"{name} is now {value}.")
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.client.configs import ResourceType, Source, describe_configs
+from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 from ottla.console.cluster.gateway import Gateway
 from ottla.protocol.generated.describe_configs_response import DescribeConfigsResourceResult
 
 _SOURCES: dict[int, str] = {
-    Source.DYNAMIC_TOPIC_CONFIG: "set on the topic",
-    Source.DYNAMIC_BROKER_CONFIG: "set on the broker, while running",
-    Source.DYNAMIC_DEFAULT_BROKER_CONFIG: "set for all brokers, while running",
-    Source.STATIC_BROKER_CONFIG: "server.properties",
-    Source.DEFAULT_CONFIG: "default",
-    Source.DYNAMIC_GROUP_CONFIG: "set on the group",
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: "set on the topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "set on the broker, while running",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "set for all brokers, while running",
+    ConfigSource.STATIC_BROKER_CONFIG: "server.properties",
+    ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.DYNAMIC_GROUP_CONFIG: "set on the group",
 }
 
 
@@ -31,7 +31,7 @@ class ConfigRow:
     doc: str
 
 
-def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: Source, kind: str) -> list[ConfigRow]:
+def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: ConfigSource, kind: str) -> list[ConfigRow]:
     documents = _documents(kind)
     return [
         ConfigRow(
@@ -48,7 +48,7 @@ def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: Source, k
 
 
 async def until_changed(
-    gateway: Gateway, kind: ResourceType, resource: str, name: str, level: Source, value: str | None
+    gateway: Gateway, kind: ConfigResourceType, resource: str, name: str, level: ConfigSource, value: str | None
 ) -> None:
     """Waits a few seconds until the broker shows the value that was set at `level` (None: the value was removed)."""
 

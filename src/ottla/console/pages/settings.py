@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
@@ -25,9 +25,9 @@ async def show(request: Request) -> Response:
     snapshot = await site.sampler.current()
     node = _first_answering(snapshot)
     found = await site.gateway.ask(
-        lambda cluster: describe_configs(cluster, ResourceType.BROKER, [node], synonyms=True)
+        lambda cluster: describe_configs(cluster, ConfigResourceType.BROKER, [node], synonyms=True)
     )
-    rows = config_rows(found.get(node, []), Source.DYNAMIC_DEFAULT_BROKER_CONFIG, "broker")
+    rows = config_rows(found.get(node, []), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, "broker")
     return page_response(request, "settings.html", "settings", rows=rows, node=node)
 
 
@@ -36,11 +36,11 @@ async def change(request: Request) -> Response:
     name, value, reset = text(given, "name"), text(given, "value"), text(given, "reset") == "yes"
     edit = (name, DELETE, None) if reset else (name, SET, value)
     site = site_of(request)
-    await site.gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, "", [edit]))
+    await site.gateway.ask(lambda cluster: alter_configs(cluster, ConfigResourceType.BROKER, "", [edit]))
     snapshot = await site.sampler.current()
     node = _first_answering(snapshot)
-    level = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    await until_changed(site.gateway, ResourceType.BROKER, node, name, level, None if reset else value)
+    level = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    await until_changed(site.gateway, ConfigResourceType.BROKER, node, name, level, None if reset else value)
     return back("/settings", f"{name} is back to its default." if reset else f"{name} is now {value} on all brokers.")
 
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
 from ottla.client.offsets import delete_records
 from ottla.client.topics import create_partitions, delete_topic
 from ottla.console.cluster.snapshot import Snapshot, TopicRow
@@ -71,9 +71,9 @@ async def consumers(request: Request) -> Response:
 async def settings(request: Request) -> Response:
     _, topic = await find(request)
     found = await site_of(request).gateway.ask(
-        lambda cluster: describe_configs(cluster, ResourceType.TOPIC, [topic.name], synonyms=True)
+        lambda cluster: describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name], synonyms=True)
     )
-    rows = config_rows(found.get(topic.name, []), Source.DYNAMIC_TOPIC_CONFIG, "topic")
+    rows = config_rows(found.get(topic.name, []), ConfigSource.DYNAMIC_TOPIC_CONFIG, "topic")
     return page_response(request, "topic_settings.html", "topics", tab="settings", topic=topic, rows=rows)
 
 
@@ -86,9 +86,9 @@ async def change_setting(request: Request) -> Response:
         _check_quarantine(request, quarantine_topic(topic, "" if reset else value.strip()))
     change = (name, DELETE, None) if reset else (name, SET, value)
     gateway = site_of(request).gateway
-    await gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.TOPIC, topic, [change]))
-    level = Source.DYNAMIC_TOPIC_CONFIG
-    await until_changed(gateway, ResourceType.TOPIC, topic, name, level, None if reset else value)
+    await gateway.ask(lambda cluster: alter_configs(cluster, ConfigResourceType.TOPIC, topic, [change]))
+    level = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    await until_changed(gateway, ConfigResourceType.TOPIC, topic, name, level, None if reset else value)
     said = f"{name} is back to its default." if reset else f"{name} is now {value}."
     return back(f"/topics/{path_part(topic)}/settings", said)
 
