@@ -165,7 +165,7 @@ def read_batches(log: PartitionLog) -> list[tuple[BatchHeader, list[Record]]]:
 
 def read_records(log: PartitionLog, *, committed: bool = False) -> list[Record]:
     """The records of data batches; with `committed` without those of aborted or open transactions."""
-    aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset), key=lambda t: t.first_offset)
+    aborted = sorted(log.aborted.between(log.log_start_offset, log.log_end_offset), key=lambda t: t.first_offset)
     upper = log.last_stable_offset if committed else log.log_end_offset
     ongoing: set[int] = set()
     found: list[Record] = []

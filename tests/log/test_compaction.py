@@ -173,7 +173,7 @@ def test_a_producers_last_sequence_survives(tmp_path: Path) -> None:
     for path in Path(history.log.directory).glob("*.snapshot"):
         path.unlink()
     again = reload(history.log, clean=False)
-    assert again.active_producers()[0].last_sequence == 3
+    assert again.producers.active()[0].last_sequence == 3
 
 
 def test_the_end_of_the_round_survives(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "cleaner-offset-checkpoint"
     assert path.read_text() == f"0\n1\n{PARTITION.topic} 0 1\n"
     assert history.compact() is None
-    history.log.cleaned_up_to = 99  # of no record of this log
+    history.log.offsets.cleaned_up_to = 99  # of no record of this log
     cleaner = history.cleaner()
     assert cleaner.first_dirty_offset(history.log) == 0
     history.append((b"a", b"2"))

@@ -82,7 +82,7 @@ def test_histories(history_steps: list[tuple], segment_bytes: int, map_keys: int
         if map_keys == 1000:
             remaining = [record.key for record in read_records(history.log)]
             assert len(remaining) == len(set(remaining))
-        producers = {p.producer_id: p.last_sequence for p in history.log.active_producers()}
+        producers = {p.producer_id: p.last_sequence for p in history.log.producers.active()}
         for clean in (True, False):
             if clean:
                 history.log.flush(history.clock.now_ms)
@@ -92,6 +92,6 @@ def test_histories(history_steps: list[tuple], segment_bytes: int, map_keys: int
                     path.unlink()
             again = reload(history.log, clean=clean)
             assert again.log_end_offset == history.log.log_end_offset
-            assert {p.producer_id: p.last_sequence for p in again.active_producers()} == producers
+            assert {p.producer_id: p.last_sequence for p in again.producers.active()} == producers
             again.advance_high_watermark(again.log_end_offset)
             assert read_records(again, committed=True) == read_records(history.log, committed=True)

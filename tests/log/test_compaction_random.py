@@ -150,9 +150,9 @@ def load(folder: Path, made: Made) -> PartitionLog:
 def compacted_here(made: Made, target: Path, *, delete_first: bool) -> PartitionLog:
     shutil.copytree(made.folder, target / f"{made.topic}-0")
     log = load(target / f"{made.topic}-0", made)
-    log.cleaned_up_to = made.checkpoint or 0
+    log.offsets.cleaned_up_to = made.checkpoint or 0
     now_ms = SystemClock().time_ms()
-    log.remove_expired_producers(now_ms)  # as a server does, and as Kafka does when it loads a log
+    log.producers.remove_expired(now_ms)  # as a server does, and as Kafka does when it loads a log
     if delete_first:
         delete_old_segments(log, now_ms)
     cleaner = Cleaner(OneLog(log), SystemClock())

@@ -77,7 +77,7 @@ def test_transactions_and_producers(log: PartitionLog, kafka_tool: Callable[...,
     text = dump(kafka_tool, files(log, ".txnindex"))
     listed = re.findall(r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", text)
     assert [tuple(map(int, entry)) for entry in listed] == [
-        tuple(entry) for entry in log.aborted_transactions(0, log.log_end_offset)
+        tuple(entry) for entry in log.aborted.between(0, log.log_end_offset)
     ]
     text = dump(kafka_tool, files(log, ".snapshot")[-1:])
     assert re.search(r"producerId: 7 producerEpoch: 0 .* lastSequence: 199 ", text)

@@ -179,7 +179,7 @@ def test_an_epoch_of_a_log_that_was_cut_does_not_come_back(tmp_path: Path) -> No
 
 def test_batches_correct_the_entries_that_they_contradict() -> None:
     def corrected(*batches: tuple[int, int]) -> list[tuple[int, int]]:
-        cache = EpochCache([(1, 0), (2, 10), (5, 20)])
+        cache = EpochCache(DiskStorage(), "", [(1, 0), (2, 10), (5, 20)])
         for epoch, offset in batches:
             cache.correct(epoch, offset)
         assert cache.latest_epoch == cache.entries[-1][0]

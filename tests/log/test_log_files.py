@@ -71,16 +71,16 @@ class TestCheckpoints:
 
 class TestEpochCache:
     def test_file(self, tmp_path: Path) -> None:
-        cache = EpochCache()
+        cache = EpochCache(STORAGE, str(tmp_path))
         assert cache.assign(0, 0)
         assert not cache.assign(0, 5)
         assert cache.assign(3, 10)
-        cache.write(STORAGE, str(tmp_path))
+        cache.write()
         assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n3 10\n"
         assert read_epoch_cache(STORAGE, str(tmp_path)).entries == [(0, 0), (3, 10)]
 
     def test_conflicting_entries_go(self) -> None:
-        cache = EpochCache([(1, 0), (2, 10), (3, 20)])
+        cache = EpochCache(STORAGE, "", [(1, 0), (2, 10), (3, 20)])
         assert cache.assign(4, 15)
         assert cache.entries == [(1, 0), (2, 10), (4, 15)]
         assert cache.assign(2, 12)
@@ -88,7 +88,7 @@ class TestEpochCache:
         assert cache.latest_epoch == 2
 
     def test_truncation(self) -> None:
-        cache = EpochCache([(1, 0), (2, 10), (3, 20)])
+        cache = EpochCache(STORAGE, "", [(1, 0), (2, 10), (3, 20)])
         assert not cache.truncate_from_end(21)
         assert cache.truncate_from_end(20)
         assert cache.entries == [(1, 0), (2, 10)]

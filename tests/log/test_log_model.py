@@ -94,7 +94,7 @@ class LogMachine(RuleBasedStateMachine):
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
         if dropped:
             # What the producer knows is gone with its records: it goes on where the log now says.
-            producer = next(iter(self.log.active_producers()), None)
+            producer = next(iter(self.log.producers.active()), None)
             self.sequence = producer.last_sequence + 1 if producer is not None else 0
         self.log.advance_high_watermark(self.end)
 
@@ -114,13 +114,13 @@ class LogMachine(RuleBasedStateMachine):
         if clean:
             self.log.close()
         before = self.log
-        producers = {producer.producer_id: producer.last_sequence for producer in before.active_producers()}
+        producers = {producer.producer_id: producer.last_sequence for producer in before.producers.active()}
         newest = before.offset_of_max_timestamp()
         before.forget()
         self.log = reload(before, clean=clean, recovery_point=recovery_point)
         assert self.log.log_start_offset == before.log_start_offset
         assert self.log.log_end_offset == before.log_end_offset
-        found = {producer.producer_id: producer.last_sequence for producer in self.log.active_producers()}
+        found = {producer.producer_id: producer.last_sequence for producer in self.log.producers.active()}
         if before.log_start_offset == 0:
             assert found == producers
         self.sequence = found.get(5, -1) + 1

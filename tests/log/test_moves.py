@@ -192,12 +192,12 @@ def test_an_open_transaction_moves_with_its_log() -> None:
     store = moving(SteppedDisk(), copied=False)
     log = log_of(store)
     append(log, b"open", producer_id=7, epoch=1, sequence=0, transactional=True, leader_epoch=3)
-    guard = log.start_verification(8, 0, 0, NOW)
+    guard = log.producers.start_verification(8, 0, 0, NOW)
     catch_up(store)
     moved = store.moves.promote(PLACE, NOW)
     assert moved.last_stable_offset == RECORDS
-    assert moved.first_unstable_offset == RECORDS
-    assert moved.start_verification(8, 0, 0, NOW) == guard, "a verification under way is not forgotten"
+    assert moved.offsets.first_unstable_offset == RECORDS
+    assert moved.producers.start_verification(8, 0, 0, NOW) == guard, "a verification under way is not forgotten"
 
 
 def test_a_producer_whose_records_are_gone_is_still_known() -> None:
@@ -245,11 +245,11 @@ def test_the_cleaner_checkpoint_of_the_source_is_not_of_the_copy() -> None:
     disk = SteppedDisk()
     config = TopicConfig(segment_bytes=1 << 20, internal_segment_bytes=700, cleanup_policy=("compact",))
     store = moving(disk, config=config)
-    log_of(store).cleaned_up_to = 5
-    assert store.moves.promote(PLACE, NOW).cleaned_up_to == 0
+    log_of(store).offsets.cleaned_up_to = 5
+    assert store.moves.promote(PLACE, NOW).offsets.cleaned_up_to == 0
     for path in (SOURCE, TARGET):
         assert PLACE not in read_offsets(disk, f"{path}/cleaner-offset-checkpoint")
-    assert log_of(opened(disk, TARGET, config)).cleaned_up_to == 0
+    assert log_of(opened(disk, TARGET, config)).offsets.cleaned_up_to == 0
 
 
 @pytest.mark.parametrize("policy", [("compact",), ("delete",)])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.env.config import TopicConfig
-from ottla.log.partition_log import PartitionLog, UnexpectedAppendOffsetError
+from ottla.log.log_append import UnexpectedAppendOffsetError
+from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import delete_old_segments, expired_segments
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
@@ -223,7 +224,7 @@ class TestTruncate:
             append(small_log, b"%d" % number, producer_id=1, epoch=0, sequence=number)
         small_log.truncate_fully_and_start_at(1000, NOW)
         assert (small_log.log_start_offset, small_log.log_end_offset, small_log.recovery_point) == (1000, 1000, 1000)
-        assert small_log.active_producers() == []
+        assert small_log.producers.active() == []
         assert append(small_log, b"x") == 1000
         again = reload(small_log, clean=False)
         assert (again.log_start_offset, again.log_end_offset) == (1000, 1001)
@@ -277,7 +278,7 @@ class TestDeletion:
     def test_not_past_the_high_watermark(self, small_log: PartitionLog) -> None:
         for number in range(100):
             append(small_log, b"%d" % number)
-        small_log.high_watermark = 30
+        small_log.offsets.high_watermark = 30
         delete_old_segments(small_log, NOW + 10**12)
         assert small_log.log_start_offset <= 30
         assert small_log.segments[0].base_offset <= 30
@@ -352,10 +353,10 @@ class TestTransactions:
         self.marker(log, 2, commit=True)
         assert log.last_stable_offset == 2
         log.advance_high_watermark(6)
-        assert (log.last_stable_offset, log.first_unstable_offset) == (6, -1)
-        assert [tuple(aborted) for aborted in log.aborted_transactions(0, 6)] == [(1, 1, 4, 2)]
-        assert log.aborted_transactions(5, 6) == []
-        assert log.aborted_transactions(0, 1) == []
+        assert (log.last_stable_offset, log.offsets.first_unstable_offset) == (6, -1)
+        assert [tuple(aborted) for aborted in log.aborted.between(0, 6)] == [(1, 1, 4, 2)]
+        assert log.aborted.between(5, 6) == []
+        assert log.aborted.between(0, 1) == []
 
     def test_a_truncation_opens_no_transaction_that_is_committed(self, log: PartitionLog) -> None:
         """The high watermark stays: on an idle partition nothing else would close it, and readers would wait for ever."""
@@ -365,7 +366,7 @@ class TestTransactions:
         log.append_as_leader(batch(b"not replicated"), leader_epoch=0, now_ms=NOW)
         assert (log.last_stable_offset, log.high_watermark) == (2, 2)
         log.truncate_to(2, NOW)
-        assert (log.last_stable_offset, log.high_watermark, log.first_unstable_offset) == (2, 2, -1)
+        assert (log.last_stable_offset, log.high_watermark, log.offsets.first_unstable_offset) == (2, 2, -1)
 
     @pytest.mark.parametrize("clean", [True, False])
     def test_open_transactions_survive_a_restart(self, small_log: PartitionLog, clean: bool) -> None:
@@ -379,11 +380,11 @@ class TestTransactions:
         self.marker(again, 7, commit=False)
         again.advance_high_watermark(again.log_end_offset)
         assert again.last_stable_offset == 41
-        assert [tuple(aborted) for aborted in again.aborted_transactions(20, 30)] == [(7, 15, 40, 41)]
+        assert [tuple(aborted) for aborted in again.aborted.between(20, 30)] == [(7, 15, 40, 41)]
         again.truncate_to(30, NOW)
         again.advance_high_watermark(30)
         assert again.last_stable_offset == 15
-        assert again.aborted_transactions(0, 50) == []
+        assert again.aborted.between(0, 50) == []
 
     def test_a_fetch_lists_the_aborted_transactions_of_its_range(self, small_log: PartitionLog) -> None:
         """By the index, or the end of the segment: at least those in the slice, and not a whole backlog."""
@@ -395,7 +396,7 @@ class TestTransactions:
         assert segments > 5
         for start in range(0, 120, 7):
             found = small_log.read(start, 200)
-            listed = [aborted.first_offset for aborted in small_log.aborted_within(found, start)]
+            listed = [aborted.first_offset for aborted in small_log.aborted.within(found, start)]
             offsets = [header.base_offset for _, header in iterate_batches(found.read()) if not header.is_control]
             assert set(offsets) <= set(listed)
             assert len(listed) <= 2 * 60 // segments, "more than a segment's worth"
@@ -417,11 +418,11 @@ class TestTransactions:
 
         monkeypatch.setattr(DiskStorage, "exists", counted)
         for _ in range(3):
-            assert again.aborted_within(again.read(0, 200), 0) == []
+            assert again.aborted.within(again.read(0, 200), 0) == []
         assert len(asked) == len(set(asked)) == len(again.segments)
         append(again, b"x", producer_id=7, epoch=0, sequence=0, transactional=True)
         self.marker(again, 7, commit=False)
-        assert [txn.first_offset for txn in again.aborted_within(again.read(60, 200), 60)] == [60]
+        assert [txn.first_offset for txn in again.aborted.within(again.read(60, 200), 60)] == [60]
 
     def test_plain_write_inside_a_transaction_is_refused(self, log: PartitionLog) -> None:
         append(log, b"x", producer_id=1, epoch=0, sequence=0, transactional=True)
@@ -430,16 +431,16 @@ class TestTransactions:
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
     def test_verification_guard(self, log: PartitionLog) -> None:
-        log.verification_enabled = True
+        log.producers.verification_enabled = True
         data = batch(b"x", producer_id=1, epoch=0, sequence=0, transactional=True)
         with pytest.raises(KafkaError) as refused:
             log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW)
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
-        guard = log.start_verification(1, 0, 0, NOW)
+        guard = log.producers.start_verification(1, 0, 0, NOW)
         assert guard is not None
-        assert log.start_verification(1, 3, 0, NOW) is guard
+        assert log.producers.start_verification(1, 3, 0, NOW) is guard
         log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
-        assert log.start_verification(1, 1, 0, NOW) is None
+        assert log.producers.start_verification(1, 1, 0, NOW) is None
 
 
 class TestTopicId:

@@ -77,7 +77,7 @@ def test_sequences_wrap(log: PartitionLog) -> None:
 
 def test_a_batch_across_the_wrap(log: PartitionLog) -> None:
     send(log, MAX_SEQUENCE - 1, count=4)
-    assert log.active_producers()[0].last_sequence == 1
+    assert log.producers.active()[0].last_sequence == 1
     assert send(log, 2) == (4, False)
     assert send(log, MAX_SEQUENCE - 1, count=4) == (0, True)
 
@@ -134,9 +134,9 @@ def test_markers_of_deposed_coordinators_and_old_epochs(log: PartitionLog) -> No
     with pytest.raises(KafkaError) as error:
         marker(log, epoch=4, coordinator_epoch=3)
     assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert log.first_unstable_offset == 0
+    assert log.offsets.first_unstable_offset == 0
     log.advance_high_watermark(log.log_end_offset)
-    assert log.first_unstable_offset == -1
+    assert log.offsets.first_unstable_offset == -1
 
 
 def test_transaction_version_two_demands_a_bumped_epoch(log: PartitionLog) -> None:
@@ -152,15 +152,15 @@ def test_transaction_version_two_demands_a_bumped_epoch(log: PartitionLog) -> No
 
 def test_verification_knows_epochs(log: PartitionLog) -> None:
     """An open transaction of one epoch says nothing of the next; an epoch of the past gets no guard at all."""
-    log.verification_enabled = True
-    first = log.start_verification(9, 0, 5, NOW)
+    log.producers.verification_enabled = True
+    first = log.producers.start_verification(9, 0, 5, NOW)
     assert first is not None
     data = batch(b"x", producer_id=9, epoch=5, sequence=0, transactional=True)
     log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=first)
-    assert log.start_verification(9, 1, 5, NOW) is None
-    assert log.start_verification(9, 0, 6, NOW) is not None
+    assert log.producers.start_verification(9, 1, 5, NOW) is None
+    assert log.producers.start_verification(9, 0, 6, NOW) is not None
     with pytest.raises(KafkaError) as error:
-        log.start_verification(9, 0, 4, NOW)
+        log.producers.start_verification(9, 0, 4, NOW)
     assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     data = batch(b"y", producer_id=9, epoch=6, sequence=0, transactional=True)
     with pytest.raises(KafkaError) as error:
@@ -169,9 +169,9 @@ def test_verification_knows_epochs(log: PartitionLog) -> None:
 
 
 def test_a_guard_that_nothing_will_come_of_is_forgotten(log: PartitionLog) -> None:
-    guard = log.start_verification(9, 0, 0, NOW)
+    guard = log.producers.start_verification(9, 0, 0, NOW)
     assert guard is not None
-    other = log.start_verification(10, 0, 0, NOW)
+    other = log.producers.start_verification(10, 0, 0, NOW)
     assert other is not None
     log.producers.drop_verification(10, guard)
     assert log.producers.verifications == {9: guard, 10: other}
@@ -180,16 +180,16 @@ def test_a_guard_that_nothing_will_come_of_is_forgotten(log: PartitionLog) -> No
 
 
 def test_verification_holds_back_higher_sequences(log: PartitionLog) -> None:
-    log.verification_enabled = True
-    guard = log.start_verification(9, 4, 0, NOW)
-    assert log.start_verification(9, 2, 0, NOW) is guard
+    log.producers.verification_enabled = True
+    guard = log.producers.start_verification(9, 4, 0, NOW)
+    assert log.producers.start_verification(9, 2, 0, NOW) is guard
     data = batch(b"x", producer_id=9, epoch=0, sequence=4, transactional=True)
     with pytest.raises(KafkaError) as error:
         log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
     assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     data = batch(b"x", producer_id=9, epoch=0, sequence=2, transactional=True)
     log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
-    assert log.remove_expired_producers(NOW + 10**9) == 0
+    assert log.producers.remove_expired(NOW + 10**9) == 0
 
 
 int64 = st.integers(-1, (1 << 63) - 1)

@@ -51,7 +51,7 @@ def test_recovery_after_a_crash_restores_what_a_clean_stop_writes(tmp_path: Path
     )
     again.close()
     assert contents(again.directory) == contents(log.directory)
-    assert again.active_producers() == log.active_producers()
+    assert again.producers.active() == log.producers.active()
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -63,7 +63,7 @@ def test_any_damage_leaves_a_prefix(tmp_path: Path, seed: int, cut: bool, recove
     log = filled(tmp_path)
     written = read_all(log)
     log.forget()
-    unsynced = [segment for segment in log.segments_between(recovery_point, 1 << 40) if segment.size]
+    unsynced = [segment for segment in log.segments.between(recovery_point, 1 << 40) if segment.size]
     segment = chance.choice(unsynced)
     path = Path(segment.path(".log"))
     data = bytearray(path.read_bytes())
@@ -81,7 +81,7 @@ def test_any_damage_leaves_a_prefix(tmp_path: Path, seed: int, cut: bool, recove
     again = reload(log, clean=False, recovery_point=recovery_point)
     assert recovery_point <= again.log_end_offset
     assert read_all(again) == written[: again.log_end_offset]
-    last = again.active_producers()[0].last_sequence if again.active_producers() else -1
+    last = again.producers.active()[0].last_sequence if again.producers.active() else -1
     assert last == again.log_end_offset - 1
     next_offset = append(again, b"next", producer_id=3, epoch=0, sequence=last + 1)
     assert next_offset == again.log_end_offset - 1
@@ -175,8 +175,8 @@ def test_snapshots_of_dropped_records_are_not_believed_later(tmp_path: Path) -> 
         append(log, b"%d" % number, producer_id=4, epoch=0, sequence=number, timestamp=NOW)
     log.flush(NOW)
     again = reload(log, clean=False, recovery_point=log.recovery_point)
-    assert again.active_producers() == log.active_producers()
-    assert [producer.last_sequence for producer in again.active_producers()] == [11, 19]
+    assert again.producers.active() == log.producers.active()
+    assert [producer.last_sequence for producer in again.producers.active()] == [11, 19]
 
 
 def test_recovery_finishes_the_indexes_of_closed_segments(tmp_path: Path) -> None:
@@ -208,16 +208,16 @@ def test_damaged_snapshots_and_epochs_are_rebuilt(tmp_path: Path) -> None:
     Path(log.directory, "leader-epoch-checkpoint").write_bytes(b"\x00\x00")
     again = reload(log, clean=True)
     assert again.epochs.entries == [(0, 0)]
-    assert [producer.last_sequence for producer in again.active_producers()] == [39]
+    assert [producer.last_sequence for producer in again.producers.active()] == [39]
 
 
 def test_expired_producers_are_not_loaded(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.close()
     late = load_partition_log(log.log_dir, log.directory, PARTITION, CONFIG, now_ms=NOW + 40 + 86_400_000, clean=True)
-    assert late.active_producers() == []
-    assert log.remove_expired_producers(NOW + 40) == 0
-    assert log.remove_expired_producers(NOW + 40 + 86_400_000) == 1
+    assert late.producers.active() == []
+    assert log.producers.remove_expired(NOW + 40) == 0
+    assert log.producers.remove_expired(NOW + 40 + 86_400_000) == 1
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -342,8 +342,8 @@ class TestKafkaFolder:
         )
         log.advance_high_watermark(log.log_end_offset)
         assert (log.log_end_offset, log.last_stable_offset) == (45, 44)
-        assert [tuple(aborted) for aborted in log.aborted_transactions(0, 45)] == [(1, 11, 21, 22), (1, 33, 43, 44)]
-        assert [tuple(producer) for producer in log.active_producers()] == [(1, 0, 40, 1794740962968, 0, 44)]
+        assert [tuple(aborted) for aborted in log.aborted.between(0, 45)] == [(1, 11, 21, 22), (1, 33, 43, 44)]
+        assert [tuple(producer) for producer in log.producers.active()] == [(1, 0, 40, 1794740962968, 0, 44)]
         assert f"topic_id: {uuid_to_str(log.topic_id)}" in (golden / "partition.metadata").read_text()
         log.close()
         assert contents(str(folder)) == contents(str(golden))

@@ -116,12 +116,12 @@ def test_compaction_goes_on_with_the_others(tmp_path: Path, code: int) -> None:
     node = Node(tmp_path)
     write(node.full, 8)  # the larger dirty part: the cleaner's first choice
     write(node.good)
-    node.good.cleaned_up_to = 1
+    node.good.offsets.cleaned_up_to = 1
     clock = HandClock()
     cleaner = Cleaner(node.store, clock)
     node.refuse(code)
     refusals = 0
-    while node.good.cleaned_up_to < 4:
+    while node.good.offsets.cleaned_up_to < 4:
         try:
             finished(cleaner.clean_next())
         except KafkaError:
@@ -130,7 +130,7 @@ def test_compaction_goes_on_with_the_others(tmp_path: Path, code: int) -> None:
     node.assert_online()
     node.relent()
     assert finished(cleaner.clean_next()) is not None
-    assert node.full.cleaned_up_to == 8
+    assert node.full.offsets.cleaned_up_to == 8
 
 
 def housekeeping(store: LogStore) -> Housekeeping:

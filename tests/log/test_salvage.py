@@ -71,7 +71,7 @@ def test_a_lost_index_takes_nothing_with_it(tmp_path: Path, suffix: str) -> None
     again = reload(log, clean=True, recovery_point=BATCHES)
     assert again.log_end_offset == BATCHES
     assert [segment.size for segment in again.segments] == [segment.size for segment in log.segments]
-    assert again.active_producers()[0].last_sequence == BATCHES - 1
+    assert again.producers.active()[0].last_sequence == BATCHES - 1
 
 
 def test_a_segment_that_lost_its_end_takes_nothing_with_it(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_full_disk_refuses_and_then_goes_on(tmp_path: Path, victim: str) -> No
     assert read_all(log) == kept
     again = reload(log, clean=False)
     assert read_all(again) == kept
-    assert again.active_producers()[0].last_sequence == len(kept) - 1
+    assert again.producers.active()[0].last_sequence == len(kept) - 1
     log.close()
     assert read_all(reload(log, clean=True)) == kept
 

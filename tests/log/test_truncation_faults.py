@@ -161,7 +161,7 @@ def test_a_truncation_that_is_refused_at_any_step(tmp_path: Path, kind: str, cod
         assert read_all(log) == (before[:offset] if kind == "cut" else [])
         assert append(log, b"new", leader_epoch=8, producer_id=2, epoch=0, sequence=0) == offset
         assert read_all(log)[-1] == (offset, b"new")
-        producers = {producer.producer_id: producer.last_sequence for producer in log.active_producers()}
+        producers = {producer.producer_id: producer.last_sequence for producer in log.producers.active()}
         assert producers == ({1: offset - 1, 2: 0} if kind == "cut" else {2: 0})
         read, epochs = read_all(log), log.epochs.entries
         assert epochs[-1] == (8, offset)

@@ -87,14 +87,14 @@ MUTATIONS = [
         changes=[
             (
                 f"{LOG}/cleaner.py",
-                "        offset = log.cleaned_up_to\n",
-                "        offset = _BY_NAME.get((log.log_dir.path, log.topic_partition), log.cleaned_up_to)\n",
+                "        offset = log.offsets.cleaned_up_to\n",
+                "        offset = _BY_NAME.get((log.log_dir.path, log.topic_partition), log.offsets.cleaned_up_to)\n",
             ),
             (
                 f"{LOG}/cleaner.py",
-                "        log.cleaned_up_to = end_offset\n",
+                "        log.offsets.cleaned_up_to = end_offset\n",
                 (
-                    "        log.cleaned_up_to = end_offset\n"
+                    "        log.offsets.cleaned_up_to = end_offset\n"
                     "        _BY_NAME[log.log_dir.path, log.topic_partition] = end_offset\n"
                 ),
             ),

@@ -244,7 +244,7 @@ def test_a_kill_before_every_step(tmp_path: Path, stride: int) -> None:
         for source in (template, directory):
             left = readable(source, directory)
             assert not [n for n in range(1, COUNT - 3, 3) if secret(n) + b"." in left], f"killed before change {kills}"
-        assert log_of(opened(directory, config)).erased == config.ottla_encryption_forget
+        assert log_of(opened(directory, config)).erasure_notes.entries == config.ottla_encryption_forget
         shutil.rmtree(directory)
         if finished:
             break
@@ -259,9 +259,9 @@ def test_a_log_that_is_cut_and_fetched_again_is_erased_again(tmp_path: Path) -> 
     store = opened(tmp_path / "node", config)
     erase_all(store)
     log = log_of(store)
-    assert log.erased
+    assert log.erasure_notes.entries
     log.truncate_to(9, NOW)
-    assert not log.erased
+    assert not log.erasure_notes.entries
     write(log, 9, COUNT - 9)
     assert read(log)[10][1] is not None, "as it came from the leader"
     store.shutdown(NOW)
@@ -269,12 +269,12 @@ def test_a_log_that_is_cut_and_fetched_again_is_erased_again(tmp_path: Path) -> 
     erase_all(store)
     assert {value for key, value in read(log_of(store)).values() if key == b"bob"} == {None}
     log_of(store).truncate_fully_and_start_at(0, NOW)
-    assert not log_of(store).erased
+    assert not log_of(store).erasure_notes.entries
     write(log_of(store), 0, COUNT)
     erase_all(store)
     assert {value for key, value in read(log_of(store)).values() if key == b"bob"} == {None}
     log_of(store).truncate_to(COUNT, NOW)
-    assert log_of(store).erased, "nothing below its end was cut"
+    assert log_of(store).erasure_notes.entries, "nothing below its end was cut"
 
 
 def test_a_crash_that_takes_the_end_takes_the_note(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_crash_that_takes_the_end_takes_the_note(tmp_path: Path) -> None:
     store = opened(directory, config)
     log = log_of(store)
     assert log.log_end_offset < COUNT
-    assert not log.erased
+    assert not log.erasure_notes.entries
     write(log, log.log_end_offset, COUNT - log.log_end_offset)
     erase_all(store)
     assert {value for key, value in read(log).values() if key == b"bob"} == {None}
@@ -326,7 +326,7 @@ def test_a_log_that_lost_its_end_is_erased_as_far_as_it_goes(tmp_path: Path) -> 
     clock.now_ms += SHORT_LOG_MS
     assert _run(eraser.erase_next())
     assert {value for key, value in read(log_of(store)).values() if key == b"bob"} == {None}
-    assert not log_of(store).erased, "what comes to its place is looked at too"
+    assert not log_of(store).erasure_notes.entries, "what comes to its place is looked at too"
     clock.now_ms += 10 * SHORT_LOG_MS
     assert not _run(eraser.erase_next()), "once"
     for place in PLACES:

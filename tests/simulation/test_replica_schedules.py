@@ -11,7 +11,7 @@ import pytest
 
 from ottla.controller import alter_partition, brokers
 from ottla.env import logging
-from ottla.log import local_log, segment_recovery
+from ottla.log import log_flush, segment_recovery
 from ottla.model.errors import KafkaError
 from ottla.replication import context, leader_state
 from ottla.replication.fetch_session import Key
@@ -241,7 +241,7 @@ def _every_stop_is_clean(patch: pytest.MonkeyPatch) -> None:
 
 def _forgets_to_sync(patch: pytest.MonkeyPatch) -> None:
     """The recovery point runs ahead of the disk, so that recovery trusts what was never synced."""
-    patch.setattr(local_log.FlushPlan, "sync", lambda _: None)
+    patch.setattr(log_flush.FlushPlan, "sync", lambda _: None)
 
 
 class _AnyCrc(int):

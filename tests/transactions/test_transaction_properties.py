@@ -36,6 +36,7 @@ class Data:
 
     def __init__(self) -> None:
         self.state = ProducerState()
+        self.state.verification_enabled = True
         self.offset = 0
         self.open: dict[int, list[int]] = defaultdict(list)
 
@@ -55,7 +56,7 @@ class Data:
 
     def write(self, producer_id: int, epoch: int, guard: Any, transaction: int) -> None:
         header = self._header(producer_id, epoch, 0)
-        self.state.check(header, AppendOrigin.COORDINATOR, guard, verification_enabled=True)
+        self.state.check(header, AppendOrigin.COORDINATOR, guard)
         self.state.update(header, self.offset)
         self.offset += 1
         self.open[producer_id].append(transaction)

@@ -132,7 +132,7 @@ class Cleaner:
         first_dirty = self.first_dirty_offset(log)
         uncleanable = first_uncleanable_offset(log, first_dirty, now_ms)
         # A segment that the last pass ended inside of is dirty as a whole.
-        dirty = log.segments_between(first_dirty, uncleanable) if first_dirty < uncleanable else []
+        dirty = log.segments.between(first_dirty, uncleanable) if first_dirty < uncleanable else []
         start = dirty[0].base_offset if dirty else first_dirty
         clean = sum(segment.size for segment in log.segments if segment.base_offset < start)
         cleanable = sum(segment.size for segment in dirty)
@@ -140,11 +140,11 @@ class Cleaner:
 
     def first_dirty_offset(self, log: PartitionLog) -> Offset:
         """How far the log is clean, or the log start where that is not known."""
-        offset = log.cleaned_up_to
+        offset = log.offsets.cleaned_up_to
         return offset if log.log_start_offset <= offset <= log.log_end_offset else log.log_start_offset
 
     def _note_cleaned(self, log: PartitionLog, end_offset: Offset) -> None:
-        log.cleaned_up_to = end_offset
+        log.offsets.cleaned_up_to = end_offset
         offsets = offsets_of(CLEANER_CHECKPOINT, log.log_dir, self._logs.online_logs())
         log.log_dir.checkpoints.write(CLEANER_CHECKPOINT, offsets)
 
@@ -154,11 +154,11 @@ def first_uncleanable_offset(log: PartitionLog, first_dirty: Offset, now_ms: Tim
     bound = min(log.last_stable_offset, log.active_segment.base_offset)
     lag_ms = max(log.config.min_compaction_lag_ms, 0)
     if lag_ms > 0:
-        for segment in log.segments_between(first_dirty, bound):
+        for segment in log.segments.between(first_dirty, bound):
             if segment.largest_timestamp > now_ms - lag_ms:
                 bound = min(bound, segment.base_offset)
                 break
-    return log.segments[max(log.floor_segment(bound), 0)].base_offset
+    return log.segments[max(log.segments.floor(bound), 0)].base_offset
 
 
 def _is_overdue(log: PartitionLog, first_dirty: Offset, now_ms: TimestampMs) -> bool:
@@ -166,5 +166,5 @@ def _is_overdue(log: PartitionLog, first_dirty: Offset, now_ms: TimestampMs) -> 
     oldest = now_ms - lag_ms
     if oldest <= 0:
         return False
-    dirty = log.segments_between(first_dirty, log.active_segment.base_offset)
+    dirty = log.segments.between(first_dirty, log.active_segment.base_offset)
     return any(0 < segment.first_timestamp < oldest for segment in dirty)

@@ -143,7 +143,7 @@ class _Compaction:
 
     def map_keys(self, start: Offset) -> Steps:
         """First pass: the latest offset of every key in the dirty part."""
-        transactions = CleanedTransactions(self._log.aborted_transactions(start, self._upper))
+        transactions = CleanedTransactions(self._log.aborted.between(start, self._upper))
         self._map.latest_offset = start - 1
         for segment in self._dirty_segments(start):
             position = segment.position_of(max(start, segment.base_offset))
@@ -156,7 +156,7 @@ class _Compaction:
         self._map.latest_offset = max(self._upper, start) - 1
 
     def _dirty_segments(self, start: Offset) -> list[Segment]:
-        return [segment for segment in self._log.segments_between(start, self._upper) if segment.size]
+        return [segment for segment in self._log.segments.between(start, self._upper) if segment.size]
 
     def _map_batch(self, batch: bytes, header: BatchHeader, start: Offset, transactions: CleanedTransactions) -> Steps:
         if header.is_control:
@@ -193,7 +193,7 @@ class _Compaction:
             return
         rules = BatchRules(
             self._map,
-            CleanedTransactions(log.aborted_transactions(segments[0].base_offset, self._upper)),
+            CleanedTransactions(log.aborted.between(segments[0].base_offset, self._upper)),
             _last_batches(log),
             self._upper,
             self._time_ms,

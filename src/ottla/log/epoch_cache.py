@@ -9,7 +9,6 @@ the next append.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 
 from ottla.env.seams import Storage
 from ottla.log.checkpoints import CorruptCheckpointError, decode_lines, encode_lines, write_unsynced
@@ -21,9 +20,13 @@ NO_EPOCH_OFFSET = -1
 
 
 class EpochCache:
-    __slots__ = ("_entries", "dirty", "latest_epoch", "unwritten")
+    __slots__ = ("_entries", "_storage", "directory", "dirty", "latest_epoch", "unwritten")
 
-    def __init__(self, entries: list[tuple[LeaderEpoch, Offset]] | None = None) -> None:
+    def __init__(
+        self, storage: Storage, directory: str, entries: list[tuple[LeaderEpoch, Offset]] | None = None
+    ) -> None:
+        self._storage = storage
+        self.directory = directory
         self._entries = entries or []
         self.latest_epoch: LeaderEpoch = self._entries[-1][0] if self._entries else NO_LEADER_EPOCH
         self.dirty = False
@@ -34,6 +37,10 @@ class EpochCache:
     @property
     def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
         return list(self._entries)
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """Note that `epoch` starts at `start_offset` unless it is the latest; later conflicting entries go."""
@@ -82,6 +89,24 @@ class EpochCache:
         self._entries = list(entries)
         self._changed()
 
+    def replace_by(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        """Take entries that the file holds already, synced."""
+        self._entries = list(entries)
+        self._changed()
+        self.dirty = self.unwritten = False
+
+    def assign_and_write(self, starts: list[tuple[LeaderEpoch, Offset]]) -> None:
+        """Note epochs before their first batch is written. After an OSError the cache is what it was."""
+        before = self.entries
+        for epoch, offset in starts:
+            if epoch >= 0:
+                self.assign(epoch, offset)
+        try:
+            self.write_changes()
+        except OSError:
+            self.restore(before)
+            raise
+
     def correct(self, epoch: LeaderEpoch, offset: Offset) -> None:
         """A batch of `epoch` stands in the log at `offset`. The caller passes batches by rising offset.
 
@@ -122,15 +147,14 @@ class EpochCache:
         index = bisect_right(self._entries, offset, key=_start_of)
         return self._entries[index - 1][0] if index > 0 else NO_LEADER_EPOCH
 
-    def write(self, storage: Storage, directory: str, *, sync: bool = False) -> None:
-        data = encode_lines(f"{epoch} {start}" for epoch, start in self._entries)
-        write: Callable[[str, bytes], None] = (
-            storage.write_atomic if sync else lambda path, content: write_unsynced(storage, path, content)
-        )
-        write(f"{directory}/{LEADER_EPOCH_CHECKPOINT}", data)
+    def write(self) -> None:
+        """Write the file, without a sync."""
+        write_unsynced(self._storage, self.path, encode_lines(f"{epoch} {start}" for epoch, start in self._entries))
         self.unwritten = False
-        if sync:
-            self.dirty = False
+
+    def write_changes(self) -> None:
+        if self.unwritten:
+            self.write()
 
 
 def _epoch_of(entry: tuple[LeaderEpoch, Offset]) -> LeaderEpoch:
@@ -144,7 +168,7 @@ def _start_of(entry: tuple[LeaderEpoch, Offset]) -> Offset:
 def read_epoch_cache(storage: Storage, directory: str) -> EpochCache:
     """CorruptCheckpointError when the file is damaged, missing or empty; the caller rebuilds it from the batches then."""
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
-    cache = EpochCache()
+    cache = EpochCache(storage, directory)
     try:
         data = storage.read_bytes(path)
         if not data:

@@ -119,7 +119,7 @@ class Eraser:
 
     def _wanted(self, log: PartitionLog) -> Iterator[Erasure]:
         for text in log.config.ottla_encryption_forget:
-            if text not in log.erased:
+            if text not in log.erasure_notes.entries:
                 yield Erasure.parse(text)
 
     def _is_due(self, log: PartitionLog, erasure: Erasure) -> bool:
@@ -144,9 +144,9 @@ class Eraser:
             return  # it was cut meanwhile and fetches again: looked at again
         partition = log.topic_partition.partition
         done = [str(each) for each in due.erasures if each.ends[partition] <= log.log_end_offset]
-        before = [text for text in log.erased if text in log.config.ottla_encryption_forget]
+        before = [text for text in log.erasure_notes.entries if text in log.config.ottla_encryption_forget]
         if done:
-            log.note_erased([*before, *done])
+            log.erasure_notes.write([*before, *done])
         if len(done) < len(due.erasures):
             self._short[log] = _Short(log.log_end_offset, log.generation, _NEVER_MS)
         else:

@@ -35,3 +35,27 @@ def write_erasure_notes(storage: Storage, directory: str, notes: Sequence[str]) 
 def notes_below(notes: Iterable[str], partition: int, end: Offset) -> tuple[str, ...]:
     """The notes whose erasures end at or below `end`."""
     return tuple(text for text in notes if Erasure.parse(text).ends.get(partition, 0) <= end)
+
+
+class ErasureNotes:
+    """The notes of one replica: `entries` of `ottla.encryption.forget` that were carried out in its log."""
+
+    __slots__ = ("_partition", "_storage", "directory", "entries")
+
+    def __init__(self, storage: Storage, directory: str, partition: int, entries: tuple[str, ...]) -> None:
+        self._storage = storage
+        self.directory = directory
+        self._partition = partition
+        self.entries = entries
+
+    def write(self, entries: Sequence[str]) -> None:
+        """These erasures are carried out in all that the log has now. OSError when that cannot be written."""
+        write_erasure_notes(self._storage, self.directory, entries)
+        self.entries = tuple(entries)
+
+    def forget_above(self, offset: Offset) -> None:
+        """Remove the notes above `offset` before a truncation: fetched records may hold erased values again."""
+        if self.entries:
+            kept = notes_below(self.entries, self._partition, offset)
+            if kept != self.entries:
+                self.write(kept)

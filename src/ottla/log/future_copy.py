@@ -8,7 +8,8 @@ before the tombstone is copied. The copy would then keep the deleted value.
 
 from __future__ import annotations
 
-from ottla.log.partition_log import PartitionLog, UnexpectedAppendOffsetError
+from ottla.log.log_append import UnexpectedAppendOffsetError
+from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import below_log_start
 from ottla.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TimestampMs
 

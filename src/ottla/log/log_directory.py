@@ -7,6 +7,7 @@ serving its other directories.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -71,6 +72,14 @@ class LogDirectory:
         else:
             self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Disk error in log directory {self.path}: {error}")
+
+    @contextlib.contextmanager
+    def storage_errors(self) -> Iterator[None]:
+        """Turn an OSError of the block into the refusal of `storage_error`."""
+        try:
+            yield
+        except OSError as error:
+            raise self.storage_error(error) from error
 
     def fail(self, error: Exception) -> None:
         if self.offline:

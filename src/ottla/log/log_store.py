@@ -37,16 +37,16 @@ from ottla.log.file_names import (
     parse_partition_dir,
 )
 from ottla.log.found_logs import Assignments, FoundLogs, choose, unassigned
-from ottla.log.local_log import FlushPlan
 from ottla.log.log_directory import LogDirectory, lacks_descriptors
 from ottla.log.log_dirs_description import LogDirDescription, describe_directory
+from ottla.log.log_flush import FlushPlan
 from ottla.log.moves import LogMoves
 from ottla.log.open_files import DEFAULT_OPEN_FILES, OpenFiles
 from ottla.log.partition_checkpoints import checkpoint, follow_cleaner_checkpoint, write_all
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.recovery import EVERYTHING, create_partition_log, load_partition_log
 from ottla.log.removals import Removal, carried_out
-from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
 from ottla.log.topic_keys import TopicKeys
 from ottla.model.errors import ErrorCode, KafkaError
@@ -266,7 +266,7 @@ class LogStore:
         except OSError as error:
             self._discarded.drop_half_made(f"{log_dir.path}/{partition}")
             raise log_dir.storage_error(error) from error
-        log.producer_id_expiration_ms = self.producer_id_expiration_ms
+        log.producers.expiration_ms = self.producer_id_expiration_ms
         self._logs[partition] = log
         return log
 
@@ -371,7 +371,7 @@ class LogStore:
         return deleted
 
     def remove_expired_producers(self, now_ms: TimestampMs) -> int:
-        return sum(log.remove_expired_producers(now_ms) for log in self.online_logs())
+        return sum(log.producers.remove_expired(now_ms) for log in self.online_logs())
 
     def logs_to_flush(self, now_ms: TimestampMs) -> list[PartitionLog]:
         """Those whose `flush.ms` is over: `prepare_flush` and sync them."""

@@ -22,6 +22,7 @@ from ottla.log.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, MAX_DIR_N
 from ottla.log.future_copy import FutureCopy
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
+from ottla.log.promotion import prepare_promotion, promote
 from ottla.log.recovery import create_partition_log
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TimestampMs, TopicPartition, Uuid
@@ -98,7 +99,7 @@ class LogMoves:
         except OSError as error:
             self._discarded.drop_half_made(f"{log_dir.path}/{name}")
             raise log_dir.storage_error(error) from error
-        future.producer_id_expiration_ms = current.producer_id_expiration_ms
+        future.producers.expiration_ms = current.producers.expiration_ms
         self._copies[partition] = FutureCopy(current, future)
         return future
 
@@ -159,9 +160,9 @@ class LogMoves:
     def _name(self, future: PartitionLog, replaced: PartitionLog, now_ms: TimestampMs) -> None:
         log_dir = future.log_dir
         self._discarded.clear_name(log_dir, future.topic_partition, now_ms)
-        future.prepare_promotion(replaced, now_ms)
+        prepare_promotion(future, replaced, now_ms)
         self._checkpoint(log_dir)
-        future.promote(replaced)
+        promote(future, replaced)
 
     # ------------------------------------------------------------------------------------------------ orphans
 

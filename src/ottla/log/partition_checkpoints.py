@@ -24,7 +24,7 @@ _OFFSETS: dict[str, Callable[[PartitionLog], Offset | None]] = {
     RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
     LOG_START_OFFSET_CHECKPOINT: _hidden_start,
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
-    CLEANER_CHECKPOINT: lambda log: log.cleaned_up_to or None,
+    CLEANER_CHECKPOINT: lambda log: log.offsets.cleaned_up_to or None,
 }
 
 
@@ -68,6 +68,6 @@ def follow_cleaner_checkpoint(log_dir: LogDirectory, logs: Mapping[TopicPartitio
     for partition, offset in offsets.items():
         log = logs.get(partition)
         if log is not None and log.log_dir is log_dir and log.log_start_offset <= offset <= log.log_end_offset:
-            log.cleaned_up_to = offset
+            log.offsets.cleaned_up_to = offset
     if offsets_of(CLEANER_CHECKPOINT, log_dir, logs.values()) != offsets:
         checkpoint(CLEANER_CHECKPOINT, [log_dir], logs.values())

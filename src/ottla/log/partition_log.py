@@ -1,62 +1,205 @@
 """The log of one partition: what a leader and a follower append to and read from.
 
+A `PartitionLog` has its parts, and no part refers to the log. The rules of each part stand in its module:
+
+| part | module | holds | changed by |
+|---|---|---|---|
+| `segments` | `log_segments` | the segments, in order | append, roll, exchange, truncation |
+| `offsets` | `log_offsets` | log start, high watermark, log end, recovery point | append, flush, truncation, the methods here |
+| `producers` | `producer_state` | sequences and open transactions | append, truncation |
+| `epochs` | `epoch_cache` | leader epochs and their file | append, truncation, `advance_log_start_offset` |
+| `erasure_notes` | `erasure_notes` | erasures that were carried out | the eraser, truncation |
+| `aborted` | `aborted_transactions` | the aborted transactions of a range | nothing: reads the indexes |
+| limits | `append_limits` | the settings that an append compares with | `config` |
+| `snapshots` | `producer_snapshots` | `.snapshot` files | roll, exchange, truncation, close |
+| roll, flush, truncation, exchange | `log_roll`, `log_flush`, `log_truncation`, `segment_exchange` | steps over the parts above | this class |
+
 The order of an append: judge (validation, producer state), assign offsets in the buffer, one write, then the
-in-memory state. Everything that can refuse comes before the write; an OSError leaves the log as it was. Nothing here
+in-memory state. Everything that can refuse comes before the write; an OSError leaves the log as it was. The parts let
+an OSError pass; here it becomes KAFKA_STORAGE_ERROR through the log directory, which may go offline by it. Nothing here
 reads the clock or starts threads: times come in as `now_ms`, blocking syncs go out as a `FlushPlan`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from struct import Struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.env.config import TopicConfig
 from ottla.log import timestamps
-from ottla.log.epoch_cache import EpochCache
-from ottla.log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from ottla.log.log_directory import lacks_descriptors
-from ottla.log.producer_rebuild import end_transaction, marker_of
-from ottla.log.producer_state import Verification
+from ottla.log.aborted_transactions import AbortedTransactions
+from ottla.log.append_limits import AppendLimits
+from ottla.log.checkpoints import write_partition_metadata
+from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
+from ottla.log.erasure_notes import ErasureNotes
+from ottla.log.log_append import LogAppend
+from ottla.log.log_directory import LogDirectory
+from ottla.log.log_flush import FlushPlan, LogFlush
+from ottla.log.log_offsets import LogOffsets
+from ottla.log.log_roll import LogRoll
+from ottla.log.log_segments import LogSegments
+from ottla.log.log_truncation import LogTruncation
+from ottla.log.producer_snapshots import ProducerSnapshots
+from ottla.log.producer_state import ProducerState, Verification
 from ottla.log.results import AppendResult, LogSlice, TimestampedOffset
 from ottla.log.segment import Segment
 from ottla.log.segment_exchange import SegmentExchange
-from ottla.log.transaction_index import AbortedTxn, collect_aborted
 from ottla.log.validation import (
     FIRST_ZSTD_VERSION,
     AppendOrigin,
     ValidatedBatches,
-    analyze_replicated,
     as_it_is,
     validate,
     validate_produce,
 )
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
-from ottla.protocol.records_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
+from ottla.model.ids import NO_TIMESTAMP, ZERO_UUID, LeaderEpoch, Offset, TimestampMs, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_IN_TRANSACTION = TRANSACTIONAL_MASK | CONTROL_MASK
 _CLIENT = AppendOrigin.CLIENT
-_assign = Struct(">qii").pack_into
 _new_tuple = tuple.__new__
 """Skips the argument handling of a NamedTuple's own constructor: this is the produce path."""
 
 
-class UnexpectedAppendOffsetError(KafkaError):
-    """A follower was given batches that begin below its log end offset."""
+class PartitionLog:
+    __slots__ = (
+        "_append", "_config", "_exchange", "_flush", "_roll", "_truncation", "aborted", "being_moved",
+        "cleaning_refused", "directory", "discarded", "epochs", "erasure_notes", "log_dir", "offsets", "producers",
+        "segments", "snapshots", "topic_id", "topic_partition", "uncleanable",
+    )  # fmt: skip
 
-    def __init__(self, partition: TopicPartition, first_offset: Offset, log_end_offset: Offset) -> None:
-        super().__init__(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"Unexpected offset in append to {partition}: {first_offset} is below the log end offset {log_end_offset}",
+    def __init__(
+        self,
+        log_dir: LogDirectory,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        segments: Sequence[Segment],
+        *,
+        log_end_offset: Offset,
+        recovery_point: Offset = 0,
+        log_start_offset: Offset = 0,
+        topic_id: Uuid = ZERO_UUID,
+        epochs: EpochCache | None = None,
+        producers: ProducerState | None = None,
+        snapshots: ProducerSnapshots | None = None,
+        erased: tuple[str, ...] = (),
+    ) -> None:
+        """From loaded parts: `recovery.load_partition_log` and `create_partition_log` put them together."""
+        storage = log_dir.storage
+        self.log_dir = log_dir
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.segments = LogSegments(log_dir, directory, topic_partition, config, segments)
+        self.epochs = EpochCache(storage, directory) if epochs is None else epochs
+        self.producers = ProducerState(log_end_offset) if producers is None else producers
+        self.offsets = LogOffsets(
+            self.producers,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
         )
-        self.first_offset = first_offset
+        self.erasure_notes = ErasureNotes(storage, directory, topic_partition.partition, erased)
+        self.snapshots = ProducerSnapshots(storage, directory, []) if snapshots is None else snapshots
+        self.aborted = AbortedTransactions(self.segments, self.offsets)
+        self._roll = LogRoll(self.segments, self.offsets, self.producers, self.snapshots)
+        self._flush = LogFlush(self.segments, self.offsets, self.epochs, self.snapshots)
+        self._exchange = SegmentExchange(self.segments, self.snapshots, self._roll)
+        self._truncation = LogTruncation(
+            segments=self.segments,
+            offsets=self.offsets,
+            epochs=self.epochs,
+            producers=self.producers,
+            snapshots=self.snapshots,
+            erasure_notes=self.erasure_notes,
+            roll=self._roll,
+        )
+        self._append = LogAppend(
+            segments=self.segments,
+            offsets=self.offsets,
+            epochs=self.epochs,
+            producers=self.producers,
+            roll=self._roll,
+            truncation=self._truncation,
+        )
+        self._config = config
+        self.discarded = False
+        """The log has left the node, and its folder is about to be removed: work on the log must stop."""
+        self.being_moved = False
+        """A copy is made in another directory; compaction waits until the copy serves or is given up."""
+        self.uncleanable = False
+        """Compaction has given up on the log: something in it cannot be read."""
+        self.cleaning_refused = 0
+        """Greater than 0 after the disk refused a compaction or erasure: the higher, the later that was."""
 
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
 
-class PartitionLog(SegmentExchange):
-    __slots__ = ()
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        """Settings are dynamic: what the append path compares with is kept ready."""
+        self._config = self.segments.config = config
+        self._append.limits = AppendLimits(config)
+
+    # ------------------------------------------------------------------------------------------------ what the parts hold
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self.offsets.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self.offsets.log_end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.offsets.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self.offsets.last_stable_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        return self.offsets.recovery_point
+
+    @property
+    def generation(self) -> int:
+        return self.offsets.generation
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The epoch of the last batch, -1 in an empty log."""
+        return self.epochs.latest_epoch
+
+    @property
+    def active_segment(self) -> Segment:
+        return self.segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
+        """The largest epoch <= `epoch` in the log and its end offset; None when the epoch cache has no answer."""
+        epoch_end = self.epochs.end_offset_for(epoch, self.offsets.log_end_offset)
+        return epoch_end if epoch_end[1] != NO_EPOCH_OFFSET else None
+
+    def check_usable(self) -> None:
+        """KAFKA_STORAGE_ERROR when the directory is offline, or a truncation still cannot be finished."""
+        self._truncation.check_usable()
+
+    def out_of_range(self, offset: Offset) -> KafkaError:
+        offsets = self.offsets
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} of {self.topic_partition} is outside "
+            f"[{offsets.log_start_offset}, {offsets.log_end_offset}]",
+        )
 
     # ------------------------------------------------------------------------------------------------ appending
 
@@ -84,7 +227,8 @@ class PartitionLog(SegmentExchange):
         if validated is not None:
             pass
         elif origin is _CLIENT:
-            header = as_it_is(batches, version, self._as_it_is_bytes, now_ms + self._future_ms)
+            limits = self._append.limits
+            header = as_it_is(batches, version, limits.as_it_is_bytes, now_ms + limits.timestamp_after_max_ms)
             if header is not None:
                 validated = _new_tuple(ValidatedBatches, (batches, [(0, header)], NO_TIMESTAMP))
             else:
@@ -93,174 +237,33 @@ class PartitionLog(SegmentExchange):
                 )
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
-        return self.append_validated(validated, leader_epoch, now_ms, origin, guard, transaction_version)
-
-    def append_validated(
-        self,
-        validated: ValidatedBatches,
-        leader_epoch: LeaderEpoch,
-        now_ms: TimestampMs,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        guard: Verification | None = None,
-        transaction_version: int = 0,
-    ) -> AppendResult:
-        buf, batches, append_time = validated
-        first_offset = next_offset = self.log_end_offset
-        for position, header in batches:
-            if header.producer_id >= 0 and not self.producers.follows(header):
-                if origin is _CLIENT:
-                    earlier = self.producers.duplicate_of(header)
-                    if earlier is not None:
-                        timestamp = earlier.timestamp
-                        return AppendResult(
-                            earlier.first_offset, earlier.last_offset, timestamp, timestamp, 0, True, False
-                        )
-                self._judge(buf, position, header, origin, guard, transaction_version)
-            # Base offset and leader epoch in one go, the length between them as it stands; none is under the CRC.
-            _assign(buf, position, next_offset, header.batch_length, leader_epoch)
-            next_offset += header.last_offset_delta + 1
-        size = self._write(buf, batches, first_offset, next_offset - 1, leader_epoch, now_ms)
-        max_timestamp = batches[0][1].max_timestamp
-        if len(batches) > 1:
-            max_timestamp = max(header.max_timestamp for _, header in batches)
-        flush_due = next_offset - self.recovery_point >= self._flush_messages
-        return _new_tuple(
-            AppendResult, (first_offset, next_offset - 1, append_time, max_timestamp, size, False, flush_due)
-        )
+        return self._append.as_leader(validated, leader_epoch, now_ms, origin, guard, transaction_version)
 
     def append_as_follower(
         self, batches: Buffer, *, now_ms: TimestampMs, max_leader_epoch: LeaderEpoch | None = None
     ) -> AppendResult | None:
-        """Append batches that have their offsets and epochs already: from a leader, or the raft log's own.
-
-        A batch that is cut off at the end, or of a later epoch than `max_leader_epoch`, is left out; None when nothing
-        remains. UnexpectedAppendOffsetError when the batches begin below the log end offset.
-        """
-        parsed = analyze_replicated(batches, self.topic_partition)
-        if max_leader_epoch is not None:
-            for number, (_, header) in enumerate(parsed):
-                if header.leader_epoch > max_leader_epoch:
-                    del parsed[number:]
-                    break
-        if not parsed:
-            return None
-        first_offset = parsed[0][1].base_offset
-        if first_offset < self.log_end_offset:
-            raise UnexpectedAppendOffsetError(self.topic_partition, first_offset, self.log_end_offset)
-        last_position, last = parsed[-1]
-        with memoryview(batches) as view, view.cast("B")[: last_position + last.size] as whole:
-            size = self._write(whole, parsed, first_offset, last.last_offset, None, now_ms)
-        max_timestamp = max(header.max_timestamp for _, header in parsed)
-        flush_due = self.log_end_offset - self.recovery_point >= self._flush_messages
-        return AppendResult(first_offset, last.last_offset, NO_TIMESTAMP, max_timestamp, size, False, flush_due)
-
-    def _judge(
-        self,
-        buf: Buffer,
-        position: int,
-        header: BatchHeader,
-        origin: AppendOrigin,
-        guard: Verification | None,
-        transaction_version: int,
-    ) -> None:
-        if header.attributes & CONTROL_MASK:
-            marker, _ = marker_of(buf, position)
-            if marker is not None:
-                self.producers.check_marker(header, marker, transaction_version)
-        else:
-            self.producers.check(header, origin, guard, verification_enabled=self.verification_enabled)
-
-    def _write(
-        self,
-        buf: Buffer,
-        batches: list[tuple[int, BatchHeader]],
-        first_offset: Offset,
-        last_offset: Offset,
-        leader_epoch: LeaderEpoch | None,
-        now_ms: TimestampMs,
-    ) -> int:
-        """One write for all batches, then the state that follows from it. `leader_epoch` None: each has its own."""
-        log_dir = self.log_dir
-        if log_dir.offline or self._cut is not None:
-            self._check_usable()
-        size = len(buf)  # type: ignore[arg-type]
-        segment = self._active
-        try:
-            start = segment.size
-            if start and segment.should_roll(
-                size, self._segment_bytes, self._segment_ms, self._index_bytes, last_offset, batches[-1][1], now_ms
-            ):
-                segment = self._roll_at(first_offset, now_ms)
-                start = segment.size
-            epochs = self._epochs
-            if leader_epoch is not None:
-                if leader_epoch != epochs.latest_epoch or epochs.unwritten:
-                    self._assign_epochs([(leader_epoch, first_offset)])
-            else:
-                latest = epochs.latest_epoch
-                if batches[0][1].leader_epoch != latest or batches[-1][1].leader_epoch != latest or epochs.unwritten:
-                    self._assign_epochs([(header.leader_epoch, header.base_offset) for _, header in batches])
-            if not segment.ready:
-                segment.make_ready()
-            segment.write(buf, size)
-        except OSError as error:
-            if leader_epoch is None:
-                self._epochs.truncate_from_end(self.log_end_offset)
-            raise log_dir.storage_error(error) from error
-        # From here the bytes stand: nothing below may refuse them.
-        self.log_end_offset = last_offset + 1
-        try:
-            offset = first_offset
-            for position, header in batches:
-                if leader_epoch is None:
-                    offset = header.base_offset
-                end = offset + header.last_offset_delta
-                segment.note_batch(start + position, end, header, self._index_interval)
-                if header.producer_id >= 0:
-                    if header.attributes & _IN_TRANSACTION:
-                        self._note_transactional(segment, buf, position, header, offset)
-                    else:
-                        self.producers.update(header, offset)
-                offset = end + 1
-        except OSError as error:
-            log_dir.fail(error)
-            raise log_dir.storage_error(error) from error
-        self.producers.end_offset = last_offset + 1
-        return size
-
-    def _note_transactional(
-        self, segment: Segment, buf: Buffer, position: int, header: BatchHeader, offset: Offset
-    ) -> None:
-        producers = self.producers
-        if header.attributes & CONTROL_MASK:
-            completed = end_transaction(producers, header, buf, position, offset)
-            if completed is not None:
-                stable = producers.complete(completed)
-                if completed.aborted:
-                    producer_id, first, last, _ = completed
-                    segment.note_aborted(AbortedTxn(producer_id, first, last, stable))
-        else:
-            producers.update(header, offset)
-        self._first_unstable = producers.first_unstable_offset()
+        """Append batches that have their offsets and epochs already, as `LogAppend.as_follower` does."""
+        return self._append.as_follower(batches, now_ms, max_leader_epoch)
 
     # ------------------------------------------------------------------------------------------------ reading
 
     def read(
         self, offset: Offset, max_bytes: int, *, max_offset: Offset | None = None, min_one_batch: bool = True
     ) -> LogSlice:
-        """Whole batches from the one that holds `offset`, below `max_offset` (the log end by default).
+        """Whole batches from the batch that holds `offset`, below `max_offset` (the log end by default).
 
         At most `max_bytes`, except that the first batch comes whole with `min_one_batch`. Empty at and above
         `max_offset`; OFFSET_OUT_OF_RANGE outside of the log.
         """
-        if offset > self.log_end_offset or offset < self.log_start_offset:
-            raise self.out_of_range(offset, self.log_start_offset)
-        log_dir = self.log_dir
-        if log_dir.offline or self._cut is not None:
-            self._check_usable()
-        limit = self.log_end_offset if max_offset is None else max_offset
+        offsets, log_dir = self.offsets, self.log_dir
+        end = offsets.log_end_offset
+        if offset > end or offset < offsets.log_start_offset:
+            raise self.out_of_range(offset)
+        if log_dir.offline or self._truncation.pending is not None:
+            self._truncation.check_usable()
+        limit = end if max_offset is None else max_offset
         try:
-            return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch)
+            return self.segments.read(offset, max_bytes, limit, end, min_one_batch=min_one_batch)
         except OSError as error:
             if self.discarded:
                 # The log's files are being removed: the error is no fault of the disk.
@@ -274,102 +277,171 @@ class PartitionLog(SegmentExchange):
     ) -> TimestampedOffset | None:
         """The first record whose timestamp is >= `timestamp`, from the log start; None when there is none. `start` and
         `on_loop` as in `ottla.log.timestamps`."""
-        return self._looked_up(lambda: timestamps.offset_for_timestamp(self, timestamp, start, on_loop=on_loop))
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            return timestamps.offset_for_timestamp(
+                self.segments, timestamp, max(start, self.offsets.log_start_offset), on_loop=on_loop
+            )
 
     def offset_of_max_timestamp(self, *, on_loop: bool = False) -> TimestampedOffset | None:
-        return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self, on_loop=on_loop))
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            return timestamps.offset_of_max_timestamp(self.segments, on_loop=on_loop)
 
-    def _looked_up(self, lookup: Callable[[], TimestampedOffset | None]) -> TimestampedOffset | None:
-        self._check_usable()
+    # ------------------------------------------------------------------------------------------------ watermarks
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        return self.offsets.advance_high_watermark(offset)
+
+    def advance_log_start_offset(self, offset: Offset) -> bool:
+        """Hide what is below `offset`; the files go with `delete_old_segments`. Not above the high watermark."""
+        self._truncation.check_usable()
+        offsets = self.offsets
+        if offset > offsets.high_watermark:
+            raise self.out_of_range(offset)
+        if offset <= offsets.log_start_offset:
+            return False
+        offsets.advance_log_start_offset(offset)
+        self.epochs.truncate_from_start(offset)
         try:
-            return lookup()
+            self.epochs.write_changes()
         except OSError as error:
-            raise self.log_dir.storage_error(error) from error
+            # A load trims the file again: a full disk must not stop what makes room.
+            self.log_dir.storage_error(error)
+        return True
 
-    def aborted_within(self, found: LogSlice, start: Offset) -> list[AbortedTxn]:
-        """The aborted transactions that a read_committed reader of `found` needs, from `start` on. As in Kafka, the
-        offset index gives the end of the slice, so that a fetch does not list a long backlog.
-        """
-        for segment in self._segments[max(self.floor_segment(start), 0) :]:
-            if segment.has_aborted is not False and segment.look_for_aborted():
-                break
-        else:
-            return []
-        index = self.floor_segment(found.segment_base_offset)
-        try:
-            end = self._segments[index].offset_index.offset_at_or_after(found.position + found.length)
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-        if end is None:
-            last = index + 1 == len(self._segments)
-            end = self.log_end_offset if last else self._segments[index + 1].base_offset
-        return self.aborted_transactions(start, end)
+    # ------------------------------------------------------------------------------------------------ syncing
 
-    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTxn]:
-        """The aborted transactions that overlap [start, end), for a read_committed fetch of that range."""
-        found: list[AbortedTxn] = []
-        try:
-            for segment in self._segments[max(self.floor_segment(start), 0) :]:
-                if not segment.look_for_aborted():
-                    continue
-                if collect_aborted(list(segment.aborted_transactions()), start, end, found):
-                    break
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-        return found
+    def prepare_flush(self, up_to: Offset | None = None) -> FlushPlan | None:
+        """What must be synced for the recovery point to reach `up_to` (the log end by default); None for nothing."""
+        self._truncation.check_usable()
+        end = self.offsets.log_end_offset if up_to is None else up_to
+        if end <= self.offsets.recovery_point or self.discarded:
+            return None
+        with self.log_dir.storage_errors():
+            self.epochs.write_changes()
+            return self._flush.plan(end)
 
-    # ------------------------------------------------------------------------------------------------ as a copy
+    def flushed(self, plan: FlushPlan, now_ms: TimestampMs) -> None:
+        """`plan.sync()` returned."""
+        self._flush.done(plan, now_ms)
 
-    def skip_to(self, offset: Offset, now_ms: TimestampMs) -> None:
-        """End the log at `offset` without a batch there, in a new segment: compaction removed the last batches."""
-        if offset <= self.log_end_offset:
-            return
-        self._check_usable()
-        emptied = [segment for segment in (self._active,) if segment.size == 0]
-        try:
-            self._roll_at(offset, now_ms)
-            self.log_end_offset = offset
-            # An empty segment before the last one would mean that its batches were lost.
-            self._delete_files(self._take_out(emptied), now_ms)
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
+    def flush_failed(self, error: OSError) -> KafkaError:
+        """`plan.sync()` raised: returns the refusal, and sets the directory offline unless a descriptor was missing."""
+        self._flush.failed(error)
+        return self.log_dir.storage_error(error)
 
-    def prepare_promotion(self, replaced: PartitionLog, now_ms: TimestampMs) -> None:
-        """Write and sync all that a start needs to take this copy in the place of `replaced`, which it equals. Blocks.
+    def flush(self, now_ms: TimestampMs, up_to: Offset | None = None) -> None:
+        """Sync here and now, for callers that may block."""
+        plan = self.prepare_flush(up_to)
+        if plan is not None:
+            self._sync(plan, now_ms)
 
-        The producers and leader epochs are those of `replaced`: its records below the log start offset, and batches that
-        compaction removed, are not in the copy.
-        """
-        self._check_usable()
-        end_snapshot = self._snapshots.path(self.log_end_offset)
-        paths = [f"{self.directory}/{name}" for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)]
-        try:
-            self._snapshots.replace(replaced.producers)
-            EpochCache(replaced.epochs.entries).write(self.log_dir.storage, self.directory)
-            for segment in self._segments:
-                segment.flush_indexes()
-            plan = self._plan(self.log_end_offset, end_snapshot, *paths)
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
+    def flush_with(self, paths: Sequence[str], now_ms: TimestampMs) -> None:
+        """Sync the whole log and `paths`, even when the recovery point is at the log end. Blocks."""
+        with self.log_dir.storage_errors():
+            plan = self._flush.plan(self.offsets.log_end_offset, *paths)
+        self._sync(plan, now_ms)
+
+    def _sync(self, plan: FlushPlan, now_ms: TimestampMs) -> None:
         try:
             plan.sync()
         except OSError as error:
             raise self.flush_failed(error) from error
-        self.flushed(plan, now_ms)
+        self._flush.done(plan, now_ms)
 
-    def promote(self, replaced: PartitionLog) -> None:
-        """Take the partition's name after `prepare_promotion`. After KafkaError, the copy is still a copy, or its
-        directory is offline, because the new name may not be on disk.
-        """
-        before = self.directory
-        self.rename_directory(f"{self.log_dir.path}/{self.topic_partition}")
+    def flush_due(self, now_ms: TimestampMs) -> bool:
+        return self._flush.due(now_ms)
+
+    def close(self) -> FlushPlan | None:
+        """Write what is only in memory; a clean shutdown then syncs the plan. None when all is on disk already."""
+        if self.log_dir.offline:
+            self.forget()
+            return None
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            return self._flush.closing_plan(self.producers)
+
+    def forget(self) -> None:
+        """Let the files go as they are."""
+        self.segments.forget()
+
+    # ------------------------------------------------------------------------------------------------ segments
+
+    def roll(self, now_ms: TimestampMs) -> Segment:
+        """Start a new segment at the log end offset, with a producer snapshot there."""
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            return self._roll.at_end(now_ms)
+
+    def truncate_to(self, offset: Offset, now_ms: TimestampMs) -> bool:
+        """Drop everything at and after `offset`; True when that was anything."""
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            return self._truncation.truncate_to(offset, now_ms)
+
+    def truncate_fully_and_start_at(
+        self, offset: Offset, now_ms: TimestampMs, *, log_start_offset: Offset | None = None
+    ) -> None:
+        """Empty the log and go on at `offset`: a follower whose leader starts later, or a snapshot was loaded."""
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            self._truncation.start_over_at(offset, offset if log_start_offset is None else log_start_offset, now_ms)
+
+    def skip_to(self, offset: Offset, now_ms: TimestampMs) -> None:
+        """End the log at `offset` without a batch there, in a new segment: compaction removed the last batches."""
+        if offset <= self.offsets.log_end_offset:
+            return
+        self._truncation.check_usable()
+        last = self.segments.active
+        with self.log_dir.storage_errors():
+            self._roll.at(offset, now_ms)
+            self.offsets.log_end_offset = offset
+            if last.size == 0:
+                # An empty segment before the last one would mean that its batches were lost.
+                self.segments.replace([], [last])
+                self.segments.delete_files(last, now_ms)
+
+    def delete_segments(self, oldest: Sequence[Segment], now_ms: TimestampMs) -> int:
+        """Take the oldest segments out of the log, and raise the log start offset to the first that is left."""
+        if not oldest:
+            return 0
+        self._truncation.check_usable()
+        offsets, segments = self.offsets, self.segments
+        before = segments.first_base_offset
         try:
-            self.log_dir.storage.sync_dir(self.log_dir.path)
-        except OSError as error:
-            if lacks_descriptors(error):
-                self.rename_directory(before)
-            raise self.flush_failed(error) from error
-        self.producers = replaced.producers
-        self._producers_changed()
-        self._epochs = EpochCache(replaced.epochs.entries)
-        self.verification_enabled = replaced.verification_enabled
+            with self.log_dir.storage_errors():
+                return self._exchange.delete_oldest(oldest, now_ms)
+        finally:
+            first = segments.first_base_offset
+            if first != before and not self.log_dir.offline:
+                self.advance_log_start_offset(max(offsets.log_start_offset, min(first, offsets.high_watermark)))
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: TimestampMs) -> None:
+        """Replace segments by compacted segments, as `SegmentExchange.replace` does."""
+        self._truncation.check_usable()
+        with self.log_dir.storage_errors():
+            self._exchange.replace(new, old, now_ms)
+
+    def finish_exchange(self) -> None:
+        with self.log_dir.storage_errors():
+            self._exchange.finish()
+
+    # ------------------------------------------------------------------------------------------------ the folder
+
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Write `partition.metadata`; INCONSISTENT_TOPIC_ID when the folder belongs to another topic."""
+        if self.topic_id not in (topic_id, ZERO_UUID):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if self.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+            with self.log_dir.storage_errors():
+                write_partition_metadata(self.log_dir.storage, self.directory, topic_id)
+            self.topic_id = topic_id
+
+    def rename_directory(self, directory: str) -> None:
+        with self.log_dir.storage_errors():
+            self.segments.flush_indexes()
+            self.log_dir.storage.rename(self.directory, directory)
+        self.directory = directory
+        self.segments.moved_to(directory)
+        self.epochs.directory = self.snapshots.directory = self.erasure_notes.directory = directory

@@ -72,13 +72,13 @@ def load_snapshot(
             _log.warning("snapshot.rejected", path=snapshots.path(offset), error=str(error))
             snapshots.remove(offset)
             continue
-        state = ProducerState(offset)
+        state = ProducerState(offset, expiration_ms)
         for producer_id, entry in entries.items():
             if not is_expired(entry, now_ms, expiration_ms):
                 state.load(producer_id, entry)
         state.sort_ongoing()
         return state
-    return ProducerState(log_start_offset)
+    return ProducerState(log_start_offset, expiration_ms)
 
 
 def rebuild_producer_state(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.log.results import ActiveProducer
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
@@ -20,6 +21,7 @@ BATCHES_KEPT = 5
 NO_OFFSET: Offset = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
+DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 _INT32_MAX = 0x7FFFFFFF
 _INT16_MAX = 0x7FFF
 _IN_TRANSACTION = TRANSACTIONAL_MASK | CONTROL_MASK
@@ -101,9 +103,11 @@ class Verification:
 
 
 class ProducerState:
-    __slots__ = ("end_offset", "ongoing", "producers", "unreplicated", "verifications")
+    __slots__ = (
+        "end_offset", "expiration_ms", "ongoing", "producers", "unreplicated", "verification_enabled", "verifications"
+    )  # fmt: skip
 
-    def __init__(self, end_offset: Offset = 0) -> None:
+    def __init__(self, end_offset: Offset = 0, expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS) -> None:
         self.producers: dict[ProducerId, ProducerEntry] = {}
         self.ongoing: dict[Offset, ProducerId] = {}
         """First offset -> producer; offsets only rise, so the first key is the oldest transaction."""
@@ -112,6 +116,18 @@ class ProducerState:
         self.verifications: dict[ProducerId, Verification] | None = None
         self.end_offset = end_offset
         """The state reflects the log up to here."""
+        self.expiration_ms = expiration_ms
+        """`producer.id.expiration.ms`"""
+        self.verification_enabled = False
+        """`transaction.partition.verification.enable`: a transaction's first batch must show its guard."""
+
+    def replace_by(self, other: ProducerState) -> None:
+        """Become what `other` is: the log was truncated, or a copy takes the place of its original. The settings stay."""
+        self.producers = other.producers
+        self.ongoing = other.ongoing
+        self.unreplicated = other.unreplicated
+        self.verifications = other.verifications
+        self.end_offset = other.end_offset
 
     # ------------------------------------------------------------------------------------------------ judging
 
@@ -138,9 +154,7 @@ class ProducerState:
                 return batch
         return None
 
-    def check(
-        self, header: BatchHeader, origin: AppendOrigin, guard: Verification | None, *, verification_enabled: bool
-    ) -> None:
+    def check(self, header: BatchHeader, origin: AppendOrigin, guard: Verification | None) -> None:
         """Raise what Kafka answers to a data batch that must not be appended."""
         entry = self.producers.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_MASK
@@ -150,7 +164,7 @@ class ProducerState:
             raise _invalid_epoch(header.producer_id, header.producer_epoch, current)
         if (
             transactional
-            and verification_enabled
+            and self.verification_enabled
             and not _is_ongoing(entry, header.producer_epoch)
             and (verification is None or verification is not guard)
         ):
@@ -259,8 +273,22 @@ class ProducerState:
             return oldest if first < 0 else min(first, oldest)
         return first
 
-    def remove_expired(self, now_ms: TimestampMs, expiration_ms: int) -> int:
+    def active(self) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(
+                producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for producer_id, entry in self.producers.items()
+        ]
+
+    def remove_expired(self, now_ms: TimestampMs) -> int:
         """Forget producers that wrote nothing for `producer.id.expiration.ms` and have no open transaction."""
+        expiration_ms = self.expiration_ms
         expired = [
             producer_id for producer_id, entry in self.producers.items() if is_expired(entry, now_ms, expiration_ms)
         ]
@@ -281,7 +309,7 @@ class ProducerState:
         epoch: ProducerEpoch,
         now_ms: TimestampMs,
         *,
-        supports_epoch_bump: bool,
+        supports_epoch_bump: bool = False,
     ) -> Verification | None:
         """A guard for the append to come; None when the producer's transaction is open here already."""
         entry = self.producers.get(producer_id)

@@ -17,6 +17,7 @@ from ottla.env.config import TopicConfig
 from ottla.env.logging import get_logger
 from ottla.log.checkpoints import CorruptCheckpointError, read_partition_metadata, write_partition_metadata
 from ottla.log.epoch_cache import EpochCache, read_epoch_cache
+from ottla.log.erasure_notes import notes_below, read_erasure_notes, write_erasure_notes
 from ottla.log.file_names import (
     ERASURE_CHECKPOINT,
     INDEX_SUFFIX,
@@ -33,8 +34,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_rebuild import load_snapshot, rebuild_producer_state, replay_segments
 from ottla.log.producer_snapshots import ProducerSnapshots
-from ottla.log.producer_state import ProducerState
-from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
+from ottla.log.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerState
 from ottla.log.salvage import indexes_sane, rebuild_epochs, rebuild_indexes, sound_end
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import recover_segment
@@ -165,7 +165,7 @@ def load_partition_log(
         snapshots=folder.snapshots,
         erased=_read_erased(folder, topic_partition.partition, end) if ERASURE_CHECKPOINT in names else (),
     )
-    log.producer_id_expiration_ms = producer_id_expiration_ms
+    log.producers.expiration_ms = producer_id_expiration_ms
     # Most partitions of a large node are idle: the first append or read opens what it needs.
     log.forget()
     return log
@@ -177,9 +177,9 @@ def _read_epochs(log_dir: LogDirectory, directory: str, *, empty: bool) -> tuple
         return read_epoch_cache(log_dir.storage, directory), False
     except CorruptCheckpointError as error:
         if empty:
-            return EpochCache(), False
+            return EpochCache(log_dir.storage, directory), False
         _log.warning("epochs.rejected", directory=directory, error=str(error))
-        return EpochCache(), True
+        return EpochCache(log_dir.storage, directory), True
 
 
 def _read_topic_id(log_dir: LogDirectory, directory: str, names: Sequence[str]) -> Uuid:
@@ -195,8 +195,6 @@ def _read_topic_id(log_dir: LogDirectory, directory: str, names: Sequence[str]) 
 
 def _read_erased(folder: _Folder, partition: int, end: Offset) -> tuple[str, ...]:
     """What the crash took from the log's end is fetched again, and looked at again."""
-    from ottla.log.erasure_notes import notes_below, read_erasure_notes, write_erasure_notes
-
     storage = folder.log_dir.storage
     noted = read_erasure_notes(storage, folder.path)
     kept = notes_below(noted, partition, end)
@@ -338,8 +336,7 @@ def _settle(folder: _Folder, log_start: Offset, end: Offset) -> None:
     epochs = folder.epochs
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(log_start)
-    if epochs.unwritten:
-        epochs.write(folder.log_dir.storage, folder.path)
+    epochs.write_changes()
     for offset in [offset for offset in folder.snapshots.offsets if offset > end]:
         folder.snapshots.remove(offset)
     folder.snapshots.remove_strays({segment.base_offset for segment in folder.segments})

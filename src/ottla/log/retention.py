@@ -13,14 +13,14 @@ from ottla.log.segment import Segment
 from ottla.model.ids import Offset, TimestampMs
 
 if TYPE_CHECKING:
-    from ottla.log.segment_exchange import SegmentExchange
+    from ottla.log.partition_log import PartitionLog
 
 _log = get_logger(__name__)
 
-Choice: TypeAlias = "Callable[[SegmentExchange, TimestampMs], list[Segment]]"
+Choice: TypeAlias = "Callable[[PartitionLog, TimestampMs], list[Segment]]"
 
 
-def delete_old_segments(log: SegmentExchange, now_ms: TimestampMs) -> int:
+def delete_old_segments(log: PartitionLog, now_ms: TimestampMs) -> int:
     """One pass of retention; returns how many segments were taken out."""
     deleted = 0
     reasons: list[tuple[str, Choice]] = [("log_start_offset", below_log_start)]
@@ -35,7 +35,7 @@ def delete_old_segments(log: SegmentExchange, now_ms: TimestampMs) -> int:
     return deleted
 
 
-def expired_segments(log: SegmentExchange, now_ms: TimestampMs) -> list[Segment]:
+def expired_segments(log: PartitionLog, now_ms: TimestampMs) -> list[Segment]:
     """Everything that one pass would take out."""
     choices = [below_log_start(log, now_ms)]
     if log.config.delete:
@@ -43,12 +43,12 @@ def expired_segments(log: SegmentExchange, now_ms: TimestampMs) -> list[Segment]
     return max(choices, key=len)
 
 
-def below_log_start(log: SegmentExchange, _now_ms: TimestampMs) -> list[Segment]:
+def below_log_start(log: PartitionLog, _now_ms: TimestampMs) -> list[Segment]:
     start = log.log_start_offset
     return _oldest(log, lambda _segment, following: following is not None and following <= start)
 
 
-def beyond_size(log: SegmentExchange, _now_ms: TimestampMs) -> list[Segment]:
+def beyond_size(log: PartitionLog, _now_ms: TimestampMs) -> list[Segment]:
     limit = log.config.retention_bytes
     surplus = log.size_bytes - limit
     if limit < 0 or surplus < 0:
@@ -64,14 +64,14 @@ def beyond_size(log: SegmentExchange, _now_ms: TimestampMs) -> list[Segment]:
     return _oldest(log, goes)
 
 
-def beyond_age(log: SegmentExchange, now_ms: TimestampMs) -> list[Segment]:
+def beyond_age(log: PartitionLog, now_ms: TimestampMs) -> list[Segment]:
     limit = log.config.retention_ms
     if limit < 0:
         return []
     return _oldest(log, lambda segment, _following: now_ms - segment.largest_timestamp > limit)
 
 
-def _oldest(log: SegmentExchange, goes: Callable[[Segment, Offset | None], bool]) -> list[Segment]:
+def _oldest(log: PartitionLog, goes: Callable[[Segment, Offset | None], bool]) -> list[Segment]:
     """The segments from the oldest on for which `goes` holds, up to the high watermark; an empty last one stays."""
     chosen: list[Segment] = []
     segments = log.segments

@@ -209,7 +209,11 @@ class Segment:
     # ------------------------------------------------------------------------------------------------ appending
 
     def write(self, data: Buffer, length: int) -> None:
-        """Put `data` at the end of the file. After an OSError the good part is what it was before."""
+        """Put `data` at the end of the file. After an OSError the good part is what it was before. What `note_batch` needs
+        is loaded before the write, while an OSError can still refuse the batch.
+        """
+        if self._offset_index is None or self._time_index is None or self._max_timestamp == _NOT_LOADED:
+            _ = self.offset_index, self.time_index, self.max_timestamp
         shared = self._shared
         if shared is None:
             shared = self.shared_file()
@@ -221,15 +225,6 @@ class Segment:
                 shared.file.truncate(self.size)
             raise
         self.size += length
-
-    @property
-    def ready(self) -> bool:
-        """Whether `note_batch` has all that it needs in memory."""
-        return self._offset_index is not None and self._time_index is not None and self._max_timestamp != _NOT_LOADED
-
-    def make_ready(self) -> None:
-        """Load what `note_batch` needs: before the write, while an OSError can still refuse the batch."""
-        _ = self.offset_index, self.time_index, self.max_timestamp
 
     def note_batch(self, position: int, last_offset: Offset, header: BatchHeader, index_interval: int) -> None:
         """Index a batch that was just written at `position`."""

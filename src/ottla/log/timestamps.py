@@ -8,7 +8,7 @@ continues after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from ottla.protocol.compression import MAX_DECOMPRESSED_BYTES, TooLargeError
 from ottla.protocol.records import BatchHeader, iterate_records, parse_header
 
 if TYPE_CHECKING:
-    from ottla.log.replica_log import ReplicaLog
     from ottla.log.segment import Segment
 
 _LOOP_BATCHES = 10
@@ -36,12 +35,12 @@ class LargeSearchError(Exception):
 
 
 def offset_for_timestamp(
-    log: ReplicaLog, timestamp: TimestampMs, start: Offset = 0, *, on_loop: bool = False
+    segments: Iterable[Segment], timestamp: TimestampMs, start: Offset, *, on_loop: bool = False
 ) -> TimestampedOffset | None:
-    """The first record at or after the log start, and `start`, whose timestamp is >= `timestamp`."""
-    for segment in log.segments:
+    """The first record at or after the offset `start` whose timestamp is >= `timestamp`."""
+    for segment in segments:
         if segment.size and segment.largest_timestamp >= timestamp:
-            return _search(segment, timestamp, max(start, log.log_start_offset), on_loop=on_loop)
+            return _search(segment, timestamp, start, on_loop=on_loop)
     return None
 
 
@@ -59,9 +58,9 @@ def _search(segment: Segment, timestamp: TimestampMs, start: Offset, *, on_loop:
     return None
 
 
-def offset_of_max_timestamp(log: ReplicaLog, *, on_loop: bool = False) -> TimestampedOffset | None:
+def offset_of_max_timestamp(segments: Iterable[Segment], *, on_loop: bool = False) -> TimestampedOffset | None:
     """The first record that carries the largest timestamp of the log; None in a log without timestamps."""
-    newest = max(log.segments, key=lambda segment: segment.max_timestamp)
+    newest = max(segments, key=lambda segment: segment.max_timestamp)
     timestamp = newest.max_timestamp
     if timestamp < 0:
         return None

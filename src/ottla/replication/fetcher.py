@@ -126,13 +126,13 @@ class ReplicaFetcher:
                 if not followed.log_prepared:
                     continue
             partition_log = followed.partition.log
-            followed.asked_offset = partition_log.log_end_offset
+            followed.asked_offset = partition_log.offsets.log_end_offset
             partitions[key] = FetchPartition(
                 partition=key[1],
                 current_leader_epoch=followed.leader_epoch,
                 fetch_offset=followed.asked_offset,
-                last_fetched_epoch=partition_log.latest_epoch,
-                log_start_offset=partition_log.log_start_offset,
+                last_fetched_epoch=partition_log.epochs.latest_epoch,
+                log_start_offset=partition_log.offsets.log_start_offset,
                 partition_max_bytes=self.settings.partition_max_bytes,
             )
         if not partitions and self._session.id == 0:
@@ -196,7 +196,7 @@ class ReplicaFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self.followed.get((topic.topic_id, data.partition_index))
-                if followed is not None and followed.asked_offset == followed.partition.log.log_end_offset:
+                if followed is not None and followed.asked_offset == followed.partition.log.offsets.log_end_offset:
                     self._handle_partition(followed, data)
 
     def _handle_partition(self, followed: FollowedPartition, data: PartitionData) -> None:
@@ -257,7 +257,7 @@ class ReplicaFetcher:
             return
         try:
             partition.require_following(followed.leader_epoch)
-            end = partition.log.log_end_offset
+            end = partition.log.offsets.log_end_offset
             if latest < end:
                 # The leader's log is shorter: an unclean election has dropped the records beyond its end.
                 log.warning("follower.ahead", partition=str(partition.topic_partition), end=end, leader_end=latest)
@@ -265,7 +265,7 @@ class ReplicaFetcher:
             elif earliest > end:
                 partition.log.truncate_fully_and_start_at(earliest, now_ms)
             else:
-                partition.follow_watermarks(partition.log.high_watermark, earliest)
+                partition.follow_watermarks(partition.log.offsets.high_watermark, earliest)
                 self._back_off(followed)
         except KafkaError as error:
             log.warning("follower.failed", partition=str(partition.topic_partition), reason=error.message)

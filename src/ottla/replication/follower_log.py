@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.log.partition_log import PartitionLog, UnexpectedAppendOffsetError
+from ottla.log.log_append import UnexpectedAppendOffsetError
+from ottla.log.partition_log import PartitionLog
 from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ class LeaderState:
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self.epoch_start_offset: Offset = partition.log.log_end_offset
+        self.epoch_start_offset: Offset = partition.log.offsets.log_end_offset
         """A follower joins the ISR only past this offset: below, records of the epoch before may be missing."""
         self.followers: dict[NodeId, FollowerProgress] = {}
         self.pending: Proposal | None = None
@@ -76,7 +76,7 @@ class LeaderState:
     def committed_offset(self) -> Offset:
         """The lowest end offset of the maximal ISR and of eligible followers that have caught up."""
         partition = self._partition
-        end = lowest = partition.log.log_end_offset
+        end = lowest = partition.log.offsets.log_end_offset
         if len(partition.isr) < self.min_isr:
             return -1
         now_ms = -1.0
@@ -100,7 +100,7 @@ class LeaderState:
         partition = self._partition
         if self.pending is not None or follower.id in partition.isr:
             return
-        required_offset = max(partition.log.high_watermark, self.epoch_start_offset)
+        required_offset = max(partition.log.offsets.high_watermark, self.epoch_start_offset)
         if follower.log_end_offset >= required_offset and partition.context.eligible(
             follower.id, follower.broker_epoch
         ):
@@ -111,7 +111,7 @@ class LeaderState:
         partition = self._partition
         if self.pending is not None:
             return
-        end, now_ms = partition.log.log_end_offset, partition.context.clock.monotonic_ms()
+        end, now_ms = partition.log.offsets.log_end_offset, partition.context.clock.monotonic_ms()
         lag_ms = partition.context.lag_time_max_ms
         lagging_replicas = {
             replica
@@ -150,4 +150,4 @@ class LeaderState:
         """The lowest log start offset of the leader and of the followers that are alive."""
         alive_replicas = set(alive)
         log_start_offsets = [f.log_start_offset for f in self.followers.values() if f.id in alive_replicas]
-        return min([self._partition.log.log_start_offset, *log_start_offsets])
+        return min([self._partition.log.offsets.log_start_offset, *log_start_offsets])

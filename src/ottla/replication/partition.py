@@ -113,12 +113,12 @@ class Partition:
 
     @property
     def high_watermark(self) -> Offset:
-        return self.log.high_watermark
+        return self.log.offsets.high_watermark
 
     @property
     def high_watermark_lags(self) -> bool:
         """This node is a new leader, and clients may have seen a higher value of the former leader (KIP-207)."""
-        return self.leader_state is not None and self.leader_state.epoch_start_offset > self.log.high_watermark
+        return self.leader_state is not None and self.leader_state.epoch_start_offset > self.log.offsets.high_watermark
 
     def require_epoch(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
         """Raises KafkaError unless the client's leader epoch is current: for reads from any replica (KIP-392)."""
@@ -205,7 +205,11 @@ class Partition:
 
     def readable_end(self, isolation_level: int) -> Offset:
         """The offset that a consumer may read up to."""
-        return self.log.last_stable_offset if isolation_level == READ_COMMITTED else self.log.high_watermark
+        return (
+            self.log.offsets.last_stable_offset
+            if isolation_level == READ_COMMITTED
+            else self.log.offsets.high_watermark
+        )
 
     def read(self, offset: Offset, max_bytes: int, *, isolation_level: int, min_one_batch: bool) -> LogSlice:
         """Batches from `offset`, up to `readable_end`. Raises OFFSET_OUT_OF_RANGE outside the log."""
@@ -220,12 +224,12 @@ class Partition:
         An epoch without a batch ends where it began, at the log's end.
         """
         if epoch == self.leader_epoch:
-            return epoch, self.log.log_end_offset
+            return epoch, self.log.offsets.log_end_offset
         latest = self.log.latest_epoch
         is_unwritten = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
         if is_unwritten and epoch < self.leader_epoch and self.is_leader:
             # As if the current epoch were stored at the log's end: the epoch before ends there too.
-            return (epoch if latest < 0 else latest), self.log.log_end_offset
+            return (epoch if latest < 0 else latest), self.log.offsets.log_end_offset
         return self.log.end_offset_for_epoch(epoch) or (-1, -1)
 
     def delete_records_before(self, offset: Offset) -> Offset:
@@ -243,7 +247,7 @@ class Partition:
     def low_watermark(self) -> Offset:
         """The log start offset that all replicas of active brokers have reached."""
         if self.leader_state is None:
-            return self.log.log_start_offset
+            return self.log.offsets.log_start_offset
         brokers = self.context.image.brokers
         return self.leader_state.low_watermark(r for r in self.replicas if r in brokers and not brokers[r].fenced)
 
@@ -261,7 +265,7 @@ class Partition:
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}"
             )
         before, before_start = follower.log_end_offset, follower.log_start_offset
-        follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
+        follower.fetched(offset, log_start_offset, broker_epoch, self.log.offsets.log_end_offset, now_ms)
         if leader_state.pending is None and follower_id not in self.isr:
             leader_state.maybe_expand(follower)
         if offset != before:
@@ -278,11 +282,11 @@ class Partition:
 
     def follow_watermarks(self, high_watermark: Offset, log_start_offset: Offset) -> None:
         """Apply the leader's high watermark and log start offset, within this log."""
-        log = self.log
-        if high_watermark > log.high_watermark and log.advance_high_watermark(high_watermark) and self._waiters:
+        log, offsets = self.log, self.log.offsets
+        if high_watermark > offsets.high_watermark and offsets.advance_high_watermark(high_watermark) and self._waiters:
             self._notify()
-        if log_start_offset > log.log_start_offset:
-            log.advance_log_start_offset(min(log_start_offset, log.high_watermark))
+        if log_start_offset > offsets.log_start_offset:
+            log.advance_log_start_offset(min(log_start_offset, offsets.high_watermark))
 
     def truncate_by(
         self, epoch: LeaderEpoch, end_offset: Offset, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs
@@ -300,14 +304,15 @@ class Partition:
     def _advance_high_watermark(self) -> None:
         if self.leader_state is not None:
             committed = self.leader_state.committed_offset()
-            if committed > self.log.high_watermark:
-                self.log.advance_high_watermark(committed)
+            if committed > self.log.offsets.high_watermark:
+                self.log.offsets.advance_high_watermark(committed)
                 if self._waiters:
                     self._notify()
         elif len(self.isr) == 1 and self.state is _LEADER:
-            end = self.log.log_end_offset
-            if end > self.log.high_watermark:
-                self.log.advance_high_watermark(end)
+            offsets = self.log.offsets
+            end = offsets.log_end_offset
+            if end > offsets.high_watermark:
+                offsets.advance_high_watermark(end)
                 if self._waiters:
                     self._notify()
 
@@ -344,7 +349,7 @@ class Partition:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < offset:
+        if self.log.offsets.high_watermark < offset:
             return None
         leader_state = self.leader_state
         if leader_state is not None and len(leader_state.maximal_isr) < leader_state.min_isr:

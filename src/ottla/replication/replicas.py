@@ -103,7 +103,7 @@ class Replicas:
         """transaction.partition.verification.enable, for the logs there are and those to come."""
         self._verification_enabled = enabled
         for partition in self:
-            partition.log.verification_enabled = enabled
+            partition.log.producers.verification_enabled = enabled
 
     # Metadata
 
@@ -258,7 +258,7 @@ class Replicas:
             self._missing_logs.add((topic.id, index))
             return None
         self._missing_logs.discard((topic.id, index))
-        partition_log.verification_enabled = self._verification_enabled
+        partition_log.producers.verification_enabled = self._verification_enabled
         partition = Partition(self.context, tp, topic.id, partition_log)
         partitions = self.by_id.setdefault(topic.id, {})
         partitions[index] = partition

@@ -44,5 +44,5 @@ def _partition(context: RequestContext[DataPlane], topic: str, index: int) -> Pa
         partition.require_leader()
     except KafkaError as error:
         return PartitionResponse(index, int(error.code), None)
-    active = {producer[0]: ProducerState(*producer) for producer in paced(list(partition.log.active_producers()))}
+    active = {producer[0]: ProducerState(*producer) for producer in paced(list(partition.log.producers.active()))}
     return PartitionResponse(index, 0, None, [active[producer_id] for producer_id in longs_in_java_order(active)])

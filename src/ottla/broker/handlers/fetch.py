@@ -201,12 +201,13 @@ class Fetch:
     def _read_log(self, partition: Partition, requested: FetchPartition, left: int) -> PartitionData:
         isolation_level = self._request.isolation_level
         log = partition.log
+        offsets = log.offsets
         data = PartitionData(
             requested.partition,
             0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
+            offsets.high_watermark,
+            offsets.last_stable_offset,
+            offsets.log_start_offset,
             records=_NO_RECORDS,
         )
         if isolation_level != READ_COMMITTED:
@@ -305,8 +306,8 @@ class Fetch:
 def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> None:
     """Refuse an invalid offset or limit, even if the fetch will read nothing."""
     log = partition.log
-    if not log.log_start_offset <= offset <= log.log_end_offset:
-        raise log.out_of_range(offset, log.log_start_offset)
+    if not log.offsets.log_start_offset <= offset <= log.offsets.log_end_offset:
+        raise log.out_of_range(offset)
     if limit < 0 and offset < end:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A fetch cannot be of less than 0 bytes")
 
@@ -333,7 +334,7 @@ def read_slice(partition: Partition, log_slice: LogSlice) -> bytes:
 def _aborted(partition: Partition, offset: int, log_slice: LogSlice) -> list[AbortedTransaction]:
     if log_slice.length == 0:
         return []
-    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted_within(log_slice, offset)]
+    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted.within(log_slice, offset)]
 
 
 class ParkedFetch:

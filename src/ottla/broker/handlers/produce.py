@@ -234,9 +234,9 @@ class Append:
             count = result.last_offset - result.first_offset + 1
             metrics.produced(self._context, partition.topic_partition.topic, count, len(records))
         response = PartitionProduceResponse(
-            index, 0, result.first_offset, result.log_append_time_ms, partition.log.log_start_offset
+            index, 0, result.first_offset, result.log_append_time_ms, partition.log.offsets.log_start_offset
         )
-        if self._acks == ACKS_ALL and partition.log.high_watermark <= result.last_offset:
+        if self._acks == ACKS_ALL and partition.log.offsets.high_watermark <= result.last_offset:
             self.uncommitted.append((partition, result.last_offset + 1, response))
         return response
 

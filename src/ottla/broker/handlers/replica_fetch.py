@@ -82,7 +82,7 @@ class ReplicaFetch(Fetch):
 
     def has_moved(self, partition: Partition, position: int, data: PartitionData) -> bool:
         requested = self.fetch_context.partitions[position][1]
-        return not data.records and partition.log.log_end_offset > requested.fetch_offset
+        return not data.records and partition.log.offsets.log_end_offset > requested.fetch_offset
 
     def _read_partition(self, key: PartitionKey, requested: FetchPartition, left: int) -> PartitionData:
         try:
@@ -93,9 +93,9 @@ class ReplicaFetch(Fetch):
             return self._failed(key, error)
 
     def _read_replica(self, partition: Partition, requested: FetchPartition, left: int) -> PartitionData:
-        log = partition.log
-        offset = requested.fetch_offset
-        data = PartitionData(requested.partition, 0, log.high_watermark, -1, log.log_start_offset, records=b"")
+        log, offset = partition.log, requested.fetch_offset
+        offsets = log.offsets
+        data = PartitionData(requested.partition, 0, offsets.high_watermark, -1, offsets.log_start_offset, records=b"")
         data.aborted_transactions = None
         if requested.last_fetched_epoch >= 0:
             diverging = diverging_end(partition, requested)
@@ -103,15 +103,15 @@ class ReplicaFetch(Fetch):
                 data.diverging_epoch = diverging
                 self.stop = True
                 return data
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise log.out_of_range(offset, log.log_start_offset)
+        if not offsets.log_start_offset <= offset <= offsets.log_end_offset:
+            raise log.out_of_range(offset)
         if self._counts:
             epoch = self._request.replica_state.replica_epoch
             partition.follower_fetched(self._follower_id, epoch, offset, requested.log_start_offset, self._now_ms)
-            data.high_watermark = log.high_watermark
+            data.high_watermark = offsets.high_watermark
         limit = min(requested.partition_max_bytes, left)
         first = self.bytes_read == 0
-        if offset < log.log_end_offset and (limit > 0 or first) and not self._throttled(partition):
+        if offset < offsets.log_end_offset and (limit > 0 or first) and not self._throttled(partition):
             log_slice = log.read(offset, limit, min_one_batch=first)
             if log_slice.length:
                 data.records = (

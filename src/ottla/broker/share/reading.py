@@ -57,7 +57,7 @@ def read_batches(
         data = data[: batches[-1].position + batches[-1].header.size]
     aborted: list[OffsetSpan] = []
     if isolation_level == READ_COMMITTED:
-        aborted = _aborted(data, batches, partition.log.aborted_within(log_slice, offset))
+        aborted = _aborted(data, batches, partition.log.aborted.within(log_slice, offset))
     return ReadBatches(data, batches, aborted)
 
 
