@@ -165,7 +165,7 @@ class Node:
 
     def kill(self) -> None:
         """Let go of the files without any of what a shutdown does."""
-        for segment in self.raft.log._segments:
+        for segment in self.raft.log.segments:
             segment.file.close()
 
     def submit(self, request: Message, version: int) -> Any:

@@ -166,7 +166,7 @@ def test_index_entries_lead_to_the_right_batch(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for i in range(300):
         append(log, b"v" * 100, b"w" * 100 if i % 3 else b"")
-    segment = log._segments[0]
+    segment = log.segments[0]
     assert len(segment._offsets) > 5
     for start in range(0, 600, 7):
         base, last = offsets(log, start)[0]

@@ -46,6 +46,10 @@ class QuorumHistory:
         """Where the newest voter set stands; -1 when it is not in the log."""
         return self._voters[-1][0] if self._voters else _BEFORE_THE_LOG
 
+    def voters_offsets_from(self, offset: int) -> list[int]:
+        """Where the voter sets at or after `offset` stand: with the high watermark, those that are not committed."""
+        return [voters_offset for voters_offset, _ in self._voters if voters_offset >= offset]
+
     def at(self, end_offset: int) -> tuple[int, VoterSet]:
         """kraft.version and voters below `end_offset`: the values for a snapshot with that end offset."""
         version = next((level for offset, level in reversed(self._versions) if offset < end_offset), 0)

@@ -7,7 +7,7 @@ segment is an error, because that segment was synced when it was finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ottla.env.logging import get_logger
@@ -99,6 +99,11 @@ class MetadataLog:
         return headers
 
     @property
+    def segments(self) -> Sequence[MetadataSegment]:
+        """In the order of their base offsets; the last is the active segment. Empty when the log is closed."""
+        return self._segments
+
+    @property
     def end_offset(self) -> int:
         return self._segments[-1].next_offset
 
@@ -134,7 +139,7 @@ class MetadataLog:
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self._segments.pop().remove()
         self._segments[-1].truncate(end_offset)
-        self.epochs.truncate_end(end_offset)
+        self.epochs.truncate_from_end(end_offset)
 
     def start_over(self, start_offset: int, epoch: int) -> None:
         """Drop all batches and begin at `start_offset`: a snapshot on disk covers the offsets below."""
@@ -151,7 +156,7 @@ class MetadataLog:
             removed += 1
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         if removed:
-            self.epochs.truncate_start(self.start_offset)
+            self.epochs.truncate_from_start(self.start_offset)
         return removed
 
     def close(self) -> None:

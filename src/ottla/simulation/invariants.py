@@ -169,7 +169,7 @@ class Invariants:
         """Records that a node counts as durable are synced on its disk."""
         log = raft.log
         if raft.replica.durable_end_offset >= log.end_offset and raft.replica.durable_end_offset > log.start_offset:
-            segment = log._segments[-1]
+            segment = log.segments[-1]
             file = node.disk.files.get(segment.file.path)
             if file is None or len(file.synced) < segment.size:
                 raise Violation(f"node {node.node_id} counts {log.end_offset} as on disk, but it is not synced")
@@ -201,7 +201,7 @@ class Invariants:
         needed = len(raft.voters.voters) // 2 + 1
         if have < needed:
             raise Violation(f"node {node.node_id} commits {high_watermark}, which only {have} of {needed} have on disk")
-        uncommitted = [offset for offset, _ in raft.replica.history._voters if offset >= high_watermark]
+        uncommitted = raft.replica.history.voters_offsets_from(high_watermark)
         if len(uncommitted) > 1:
             raise Violation(f"two voter sets are not committed at the same time: {uncommitted}")
 
