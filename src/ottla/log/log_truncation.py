@@ -1,7 +1,7 @@
 """The truncation of a log: from an offset on, or completely.
 
-The order: what must not outlive the records is removed from disk (notes of erasures, checkpoints above the offset), the
-offsets and epochs go back in memory, then the files follow. A truncation that the disk interrupts stays `pending`, and
+The order: first no file on disk may claim the records any more (notes of erasures, checkpoints). Then the offsets and
+epochs go back in memory, and the files follow. A truncation that the disk interrupts stays `pending`, and
 the log finishes the truncation before any other work. Each step on the files may be repeated.
 """
 

@@ -1,18 +1,18 @@
 """The log of one partition: what a leader and a follower append to and read from.
 
-A `PartitionLog` has its parts, and no part refers to the log. The rules of each part stand in its module:
+A `PartitionLog` has its parts, and no part refers to the log. The rules of each part stand in its module. State, and the
+code that may change it:
 
-| part | module | holds | changed by |
-|---|---|---|---|
-| `segments` | `log_segments` | the segments, in order | append, roll, exchange, truncation |
-| `offsets` | `log_offsets` | log start, high watermark, log end, recovery point | append, flush, truncation, the methods here |
-| `producers` | `producer_state` | sequences and open transactions | append, truncation |
-| `epochs` | `epoch_cache` | leader epochs and their file | append, truncation, `advance_log_start_offset` |
-| `erasure_notes` | `erasure_notes` | erasures that were carried out | the eraser, truncation |
-| `aborted` | `aborted_transactions` | the aborted transactions of a range | nothing: reads the indexes |
-| limits | `append_limits` | the settings that an append compares with | `config` |
-| `snapshots` | `producer_snapshots` | `.snapshot` files | roll, exchange, truncation, close |
-| roll, flush, truncation, exchange | `log_roll`, `log_flush`, `log_truncation`, `segment_exchange` | steps over the parts above | this class |
+- `segments` (`log_segments`): the segments in order. Append, roll, exchange, truncation.
+- `offsets` (`log_offsets`): log start, high watermark, log end, recovery point. Append, flush, truncation, methods here.
+- `producers` (`producer_state`): sequences and open transactions. Append, truncation.
+- `snapshots` (`producer_snapshots`): the `.snapshot` files. Roll, exchange, truncation, close.
+- `epochs` (`epoch_cache`): leader epochs and their file. Append, truncation, `advance_log_start_offset`.
+- `erasure_notes` (`erasure_notes`): erasures that were carried out. The eraser, truncation.
+- limits (`append_limits`): the settings that an append compares with. The setter of `config`.
+
+Steps over the state: `log_append`, `log_roll`, `log_flush`, `log_truncation`, `segment_exchange`. `aborted`
+(`aborted_transactions`) reads the transaction indexes.
 
 The order of an append: judge (validation, producer state), assign offsets in the buffer, one write, then the
 in-memory state. Everything that can refuse comes before the write; an OSError leaves the log as it was. The parts let
