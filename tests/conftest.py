@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.class_archives import spark_environment
 from tests.support.kafka_jars import Unavailable, fetch
 from tests.support.kafka_tools import Result, run_tool
 from tests.support.kcat import kcat, run_kcat
@@ -17,6 +19,10 @@ from tests.support.kcat import kcat, run_kcat
 # wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every Spark session of the tests and of their child processes starts its JVM on the class archive.
+for name, value in spark_environment().items():
+    os.environ.setdefault(name, value)
 
 # Two shared cores stall now and then: pytest-timeout is the limit, not a per-example deadline. The same examples every
 # time, so that a change is judged by what it changed; `--hypothesis-profile=explore` asks for others.

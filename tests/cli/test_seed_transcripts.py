@@ -22,7 +22,7 @@ import pytest
 from tests.interop.ottla_server import OttlaServer
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.caught_up import catch_up
-from tests.support.kafka_tools import jvm_command, run_tool
+from tests.support.kafka_tools import SHARED_CLASSES, jvm_command, run_tool
 
 from .tools import JAVA
 
@@ -144,7 +144,9 @@ def _java_tool(words: list[str]) -> tuple[str, list[str]]:
 
 def _java(words: list[str]) -> list[str]:
     main_class, arguments = _java_tool(words)
-    return jvm_command(("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"), main_class, *arguments)
+    return jvm_command(
+        ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", SHARED_CLASSES), main_class, *arguments
+    )
 
 
 def test_create_topic(terminal: Terminal) -> None:

@@ -20,12 +20,12 @@ import pytest
 
 from ottla.testing import Broker
 from tests.support.committed import committed_lines
-from tests.support.kafka_tools import jvm_command
+from tests.support.kafka_tools import SHARED_CLASSES, jvm_command
 from tests.support.ports import free_port
 from tests.support.whole_answers import whole
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240), pytest.mark.usefixtures("requires_apache_kafka")]
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARED_CLASSES)
 
 
 class Worker:

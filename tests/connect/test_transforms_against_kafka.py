@@ -11,7 +11,7 @@ import pytest
 from ottla.connect.connector import Change
 from ottla.connect.transforms import chain
 from ottla.model.user_error import UserError
-from tests.support.kafka_tools import jvm_command
+from tests.support.kafka_tools import SHARED_CLASSES, jvm_command
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180), pytest.mark.usefixtures("requires_apache_kafka")]
 RICH = {
@@ -97,7 +97,7 @@ def test_each_transform_equals_kafkas() -> None:
     source = Path(__file__).with_name("Transforms.java")
     given = [{"type": kind, "settings": settings, "key": "k", "value": value} for kind, settings, value in CASES]
     command = jvm_command(
-        ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"), str(source), log_level="error"
+        ("-Xmx128m", "-XX:TieredStopAtLevel=1", SHARED_CLASSES, "-Duser.timezone=UTC"), str(source), log_level="error"
     )
     done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, timeout=120, check=True)
     theirs = json.loads(done.stdout.splitlines()[-1])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.protocol.message_values import kinds
+from tests.support.class_archives import kafka_options
 from tests.support.kafka_jars import classpath, java
 
 from ottla.model.ids import Uuid
@@ -21,7 +22,8 @@ _SOURCE = Path(__file__).with_name("CodecOracle.java")
 def ask(questions: Iterable[tuple[str, int, bytes]], timeout: float = 50) -> list[str]:
     """One answer for each (name, version, bytes): "dump hex left-over-bytes" or "! reason"."""
     lines = "".join(f"{name} {version} {raw.hex() or '-'}\n" for name, version, raw in questions)
-    command = [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(), str(_SOURCE)]
+    command = [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *kafka_options(), "-cp", classpath()]
+    command.append(str(_SOURCE))
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)

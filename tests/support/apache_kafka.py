@@ -20,7 +20,7 @@ from typing import Self
 
 from tests.support.frames import RawConnection
 from tests.support.kafka_jars import Unavailable, fetch, schemas
-from tests.support.kafka_tools import StorageTool, jvm_command, run_tool, start_tool
+from tests.support.kafka_tools import SHARED_CLASSES, StorageTool, jvm_command, run_tool, start_tool
 from tests.support.leaders import leads_its_partitions
 from tests.support.ports import free_ports
 
@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-TEST_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+TEST_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARED_CLASSES)
 BENCH_JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 
 

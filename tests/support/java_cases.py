@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.support.class_archives import kafka_options
 from tests.support.kafka_jars import classpath, java
 
 
@@ -14,7 +15,7 @@ def java_answers(source: str, main_class: str, lines: Iterable[str], folder: Pat
     path = str(Path(__file__).with_name(source))
     subprocess.run(["javac", "-cp", classpath(), "-d", str(folder), path], check=True, capture_output=True, timeout=60)
     done = subprocess.run(
-        [java(), "-Xmx128m", "-cp", f"{folder}:{classpath()}", main_class],
+        [java(), "-Xmx128m", *kafka_options(), "-cp", f"{classpath()}:{folder}", main_class],
         input="".join(f"{line}\n" for line in lines),
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.class_archives import kafka_options
 from tests.support.kafka_jars import cache_dir, classpath, file_lock, java
 
 TopicCommand = "org.apache.kafka.tools.TopicCommand"
@@ -40,14 +41,17 @@ ReassignPartitionsCommand = "org.apache.kafka.tools.reassign.ReassignPartitionsC
 TransactionsCommand = "org.apache.kafka.tools.TransactionsCommand"
 MetadataShell = "org.apache.kafka.shell.MetadataShell"
 
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dfile.encoding=UTF-8")
+SHARED_CLASSES = "-Xshare:auto"
+"""A JVM with this option also uses the class archive of Kafka's jars."""
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARED_CLASSES, "-Dfile.encoding=UTF-8")
 
 Result = subprocess.CompletedProcess[str]
 
 
 def jvm_command(options: Sequence[str], *main: str, log_level: str = "error") -> list[str]:
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    return [java(), *options, "-cp", classpath(), level, *main]
+    archive = kafka_options() if SHARED_CLASSES in options else ()
+    return [java(), *options, *archive, "-cp", classpath(), level, *main]
 
 
 def run_tool(
@@ -109,7 +113,7 @@ class ToolServer:
             process.communicate()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [java(), *_JVM, "-cp", f"{_compiled()}:{classpath()}"]
+        command = [java(), *_JVM, *kafka_options(), "-cp", f"{classpath()}:{_compiled()}"]
         command += ["-Djava.security.manager=allow", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "ToolServer"]
         # The JVM itself only ever says on its stderr that security managers are deprecated.

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 from tests.support.browser import axe_source, chromium, html_validator
+from tests.support.class_archives import make_kafka_archive
 from tests.support.kafka_jars import VERSION, Unavailable, fetch
 from tests.support.kcat import kcat
 from tests.support.oidc_provider import oidc_provider_folder
@@ -35,9 +36,11 @@ def _in_the_background(name: str, module: str) -> None:
 
 if __name__ == "__main__":
     _report(f"Apache Kafka {VERSION}", fetch)
+    _report("Apache Kafka's class archive", make_kafka_archive)
     _report("kcat", kcat)
     _report("Chromium", chromium)
     _report("axe-core", axe_source)
     _report("oidc-provider", oidc_provider_folder)
     _in_the_background("versitygw", "tests.support.s3")
+    _in_the_background("Spark's class archive", "tests.support.class_archives")
     _report("the Nu HTML validator", html_validator)

@@ -17,6 +17,7 @@ from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.class_archives import kafka_options
 from tests.support.kafka_jars import cache_dir, classpath, file_lock, java
 
 INPUT, OUTPUT = "lines", "counts"
@@ -33,7 +34,7 @@ class StreamsInstance:
         self.name = name
         self.log_file = folder / f"{name}.log"
         further = [f"{key.replace('_', '.')}={value}" for key, value in settings.items()]
-        command = [java(), *_JVM, "-cp", f"{_compiled()}:{classpath()}"]
+        command = [java(), *_JVM, *kafka_options(), "-cp", f"{classpath()}:{_compiled()}"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "WordCount", bootstrap_servers, application, name]
         command += [str(folder / f"{name}.state"), str(threads), "statestore.cache.max.bytes=0", *further]
         with self.log_file.open("ab") as log:

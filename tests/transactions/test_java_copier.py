@@ -13,14 +13,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.robustness.server_process import ServerProcess
-from tests.support.kafka_tools import jvm_command
+from tests.support.kafka_tools import SHARED_CLASSES, jvm_command
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 
 RECORDS = 5000
 _WIDTH = 200
 """The copier's batches are of 512 bytes: what does not fill one may wait in the client until it is aborted there."""
-_JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARED_CLASSES)
 PROPERTIES = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
 
 
