@@ -11,10 +11,10 @@ from ottla.env.config import TopicConfig
 from ottla.log.validation import (
     AppendOrigin,
     analyze_replicated,
-    as_it_is,
-    as_it_is_limit,
+    opaque_limit,
     response_message,
     validate,
+    validate_opaque,
     validate_produce,
 )
 from ottla.log.validation_records import RecordValidationError
@@ -174,22 +174,22 @@ def test_what_is_taken_as_it_is_would_go_the_long_way_unchanged(config: TopicCon
     latest = NOW + config.message_timestamp_after_max_ms
     taken = 0
     for batch, version in product(sent, (6, 12)):
-        header = as_it_is(bytearray(batch), version, as_it_is_limit(config), latest)
+        header = validate_opaque(bytearray(batch), version, opaque_limit(config), latest)
         if header is not None:
             buf, batches, append_time = validate_produce(bytearray(batch), TP, config, NOW, version=version)
             assert (bytes(buf), batches, append_time) == (bytes(batch), [(0, header)], -1)
             assert header == parse_header(batch, 0)
             taken += 1
-    assert (taken > 0) == (as_it_is_limit(config) > 0)
+    assert (taken > 0) == (opaque_limit(config) > 0)
 
 
 def test_the_usual_batch_is_taken_as_it_is() -> None:
-    limit = as_it_is_limit(PLAIN)
+    limit = opaque_limit(PLAIN)
     for codec in [compression.NONE, *CODECS]:
         sent = build_batch([ONE, ONE], compression=codec, producer_id=7, producer_epoch=0, base_sequence=3)
-        assert as_it_is(sent, 12, limit, NOW) == parse_header(sent, 0)
-    assert as_it_is(flipped(), 12, limit, NOW) is None
-    assert [as_it_is_limit(config) for config in CONFIGS] == [limit, 100, 0, 0, 0, 0, limit]
+        assert validate_opaque(sent, 12, limit, NOW) == parse_header(sent, 0)
+    assert validate_opaque(flipped(), 12, limit, NOW) is None
+    assert [opaque_limit(config) for config in CONFIGS] == [limit, 100, 0, 0, 0, 0, limit]
 
 
 def test_the_buffer_is_not_copied() -> None:

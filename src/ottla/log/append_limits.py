@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ottla.env.config import TopicConfig
-from ottla.log.validation import as_it_is_limit
+from ottla.log.validation import opaque_limit
 
 
 class AppendLimits:
     __slots__ = (
-        "as_it_is_bytes",
         "flush_messages",
         "index_bytes",
         "index_interval",
+        "opaque_bytes",
         "segment_bytes",
         "segment_ms",
         "timestamp_after_max_ms",
@@ -23,5 +23,5 @@ class AppendLimits:
         self.flush_messages = config.flush_messages
         self.index_bytes = config.segment_index_bytes
         self.index_interval = config.index_interval_bytes
-        self.as_it_is_bytes = as_it_is_limit(config)
+        self.opaque_bytes = opaque_limit(config)
         self.timestamp_after_max_ms = config.message_timestamp_after_max_ms

@@ -48,8 +48,8 @@ from ottla.log.validation import (
     FIRST_ZSTD_VERSION,
     AppendOrigin,
     ValidatedBatches,
-    as_it_is,
     validate,
+    validate_opaque,
     validate_produce,
 )
 from ottla.model.errors import ErrorCode, KafkaError
@@ -228,7 +228,7 @@ class PartitionLog:
             pass
         elif origin is _CLIENT:
             limits = self._append.limits
-            header = as_it_is(batches, version, limits.as_it_is_bytes, now_ms + limits.timestamp_after_max_ms)
+            header = validate_opaque(batches, version, limits.opaque_bytes, now_ms + limits.timestamp_after_max_ms)
             if header is not None:
                 validated = _new_tuple(ValidatedBatches, (batches, [(0, header)], NO_TIMESTAMP))
             else:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 FIRST_ZSTD_VERSION = 7
 """The first Produce version that may carry zstd."""
 
-_NEVER_AS_IT_IS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+_NEVER_OPAQUE = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 _new_tuple = tuple.__new__
@@ -90,8 +90,8 @@ class ValidatedBatches(NamedTuple):
         return sum(header.last_offset_delta + 1 for _, header in self.batches)
 
 
-def as_it_is_limit(config: TopicConfig) -> int:
-    """The largest batch that `as_it_is` accepts for a topic with these settings. The limit is 0 when a setting needs
+def opaque_limit(config: TopicConfig) -> int:
+    """The largest batch that `validate_opaque` accepts for a topic with these settings. The limit is 0 when a setting needs
     every record checked, another codec or the broker's time: `validate_produce` then checks each batch.
     """
     if (
@@ -105,7 +105,7 @@ def as_it_is_limit(config: TopicConfig) -> int:
     return min(config.max_message_bytes, config.internal_segment_bytes or config.segment_bytes)
 
 
-def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: int) -> BatchHeader | None:
+def validate_opaque(buf: bytearray | memoryview, version: int, limit: int, latest_ms: int) -> BatchHeader | None:
     """The header of the one batch in `buf` when it breaks no rule and nothing in it is to be changed.
 
     This is the usual case, checked in one step because every produced batch pays for it. None is no refusal:
@@ -123,7 +123,7 @@ def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: i
         base_offset == 0
         and length + LOG_OVERHEAD == size
         and magic == MAGIC_V2
-        and not attributes & _NEVER_AS_IT_IS
+        and not attributes & _NEVER_OPAQUE
         and (codec < ZSTD or (codec == ZSTD and version >= FIRST_ZSTD_VERSION))
         and 0 < count == last_delta + 1
         and (producer < 0 or sequence >= 0)
