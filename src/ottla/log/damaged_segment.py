@@ -90,10 +90,10 @@ def batches_that_remain(
     while segment.size - position >= HEADER_BYTES:
         header = _header_at(segment, position, next_offset, bounds)
         if header is None or not _sound(segment, position, header, bounds):
-            found = _next_sound(segment, position + 1, next_offset, bounds)
-            if found is None:
+            next_batch = _next_sound(segment, position + 1, next_offset, bounds)
+            if next_batch is None:
                 return
-            position, header = found
+            position, header = next_batch
         yield position, header
         position += header.size
         next_offset = header.next_offset

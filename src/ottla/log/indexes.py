@@ -195,18 +195,18 @@ class OffsetIndex(_Index):
 
     def lookup(self, offset: Offset) -> int:
         """Where to start looking for `offset`: the position of the last entry at or below it, else 0."""
-        found = self._floor(offset - self.base_offset, 0)
-        return found[1][1] if found is not None else 0
+        floor_slot = self._floor(offset - self.base_offset, 0)
+        return floor_slot[1][1] if floor_slot is not None else 0
 
     def floor_entry(self, offset: Offset) -> tuple[Offset, int]:
         """The last entry at or below `offset`: the last offset of a batch and its position; (-1, 0) without one."""
-        found = self._floor(offset - self.base_offset, 0)
-        return (self.base_offset + found[1][0], found[1][1]) if found is not None else (-1, 0)
+        floor_slot = self._floor(offset - self.base_offset, 0)
+        return (self.base_offset + floor_slot[1][0], floor_slot[1][1]) if floor_slot is not None else (-1, 0)
 
     def floor_position(self, position: int) -> int:
         """The largest indexed position at or below `position`, else 0."""
-        found = self._floor(position, 1)
-        return found[1][1] if found is not None else 0
+        floor_slot = self._floor(position, 1)
+        return floor_slot[1][1] if floor_slot is not None else 0
 
     def offset_at_or_after(self, position: int) -> Offset | None:
         """The offset of the first entry whose position is not below `position`; None behind the last."""
@@ -233,8 +233,8 @@ class OffsetIndex(_Index):
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries at or after `offset`."""
-        found = self._floor(offset - self.base_offset - 1, 0)
-        self._truncate_entries(found[0] + 1 if found is not None else 0)
+        floor_slot = self._floor(offset - self.base_offset - 1, 0)
+        self._truncate_entries(floor_slot[0] + 1 if floor_slot is not None else 0)
 
 
 class TimeIndex(_Index):
@@ -267,8 +267,8 @@ class TimeIndex(_Index):
 
     def lookup(self, timestamp: TimestampMs) -> Offset:
         """The offset of the last entry at or below `timestamp`, else the base offset."""
-        found = self._floor(timestamp, 0)
-        return self.base_offset + (found[1][1] if found is not None else 0)
+        floor_slot = self._floor(timestamp, 0)
+        return self.base_offset + (floor_slot[1][1] if floor_slot is not None else 0)
 
     def is_sane(self) -> bool:
         last = self._last()
@@ -276,8 +276,8 @@ class TimeIndex(_Index):
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries whose offset is at or after `offset`."""
-        found = self._floor(offset - self.base_offset - 1, 1)
-        self._truncate_entries(found[0] + 1 if found is not None else 0)
+        floor_slot = self._floor(offset - self.base_offset - 1, 1)
+        self._truncate_entries(floor_slot[0] + 1 if floor_slot is not None else 0)
         self._latest = self.last_entry()[0]
 
     def reset(self) -> None:

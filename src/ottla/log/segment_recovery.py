@@ -33,12 +33,12 @@ def recover_segment(
     """
     segment.reset_indexes()
     position = 0
-    found = segment.size
-    while found - position >= HEADER_BYTES:
-        chunk = segment.file.pread(min(_CHUNK_BYTES, found - position), position)
+    file_size = segment.size
+    while file_size - position >= HEADER_BYTES:
+        chunk = segment.file.pread(min(_CHUNK_BYTES, file_size - position), position)
         used, next_offset = _recover_chunk(segment, chunk, position, next_offset, epochs, producers, index_interval)
         if used == 0:
-            size = _whole_batch(segment, chunk, position, found)
+            size = _whole_batch(segment, chunk, position, file_size)
             if size == 0:
                 break
             chunk = segment.file.pread(size, position)
@@ -46,9 +46,9 @@ def recover_segment(
             if used == 0:
                 break
         position += used
-    if position < found:
+    if position < file_size:
         segment.cut(position)
-    return next_offset, found - position
+    return next_offset, file_size - position
 
 
 def _whole_batch(segment: Segment, chunk: bytes, position: int, end: int) -> int:

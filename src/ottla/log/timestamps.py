@@ -52,9 +52,11 @@ def _search(segment: Segment, timestamp: TimestampMs, start: Offset, *, on_loop:
             data = segment.file.pread(header.size, position)
             walked += 1
             small = on_loop and walked <= _LOOP_BATCHES
-            found = _find(partial(_at_or_after, data, timestamp, start), header, on_loop=on_loop, small=small)
-            if found is not None:
-                return found
+            timestamped_offset = _find(
+                partial(_at_or_after, data, timestamp, start), header, on_loop=on_loop, small=small
+            )
+            if timestamped_offset is not None:
+                return timestamped_offset
     return None
 
 

@@ -85,12 +85,12 @@ def truncate_aborted(storage: Storage, path: str, offset: Offset) -> None:
 
 
 def collect_aborted(
-    entries: list[AbortedTxn], fetch_offset: Offset, upper_bound: Offset, found: list[AbortedTxn]
+    entries: list[AbortedTxn], fetch_offset: Offset, upper_bound: Offset, overlapping: list[AbortedTxn]
 ) -> bool:
     """Add the transactions that overlap [fetch_offset, upper_bound); True when later segments can add none."""
     for aborted in entries:
         if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound:
-            found.append(aborted)
+            overlapping.append(aborted)
         if aborted.last_stable_offset >= upper_bound:
             return True
     return False
