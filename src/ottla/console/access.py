@@ -90,8 +90,8 @@ class AccessControl:
         return user
 
     def user(self, request: Request) -> GrantedUser | None:
-        found: GrantedUser | None = getattr(request.state, "user", None)
-        return found
+        user: GrantedUser | None = getattr(request.state, "user", None)
+        return user
 
     async def _of_session(self, token: str) -> GrantedUser | None:
         """As the users file or the provider has them now: who is taken out there is out."""
@@ -103,8 +103,8 @@ class AccessControl:
             if identity is None or self._is_local(identity.name):
                 return None
             return granted(self.rules.grants, identity.name, identity.groups)
-        found = self._web.users.named(session.name) if self._web.users is not None else None
-        return _with_rights(self.rules.user(found))
+        web_user = self._web.users.named(session.name) if self._web.users is not None else None
+        return _with_rights(self.rules.user(web_user))
 
     async def _fresh(self, token: str, session: LoginSession, identity: Identity) -> Identity | None:
         """The identity, renewed at the provider when it has expired; None ends the session."""
@@ -240,5 +240,5 @@ class AccessControl:
         return claims
 
 
-def _with_rights(found: WebUser | None) -> GrantedUser | None:
-    return found if found is None or isinstance(found, GrantedUser) else everywhere(found)
+def _with_rights(web_user: WebUser | None) -> GrantedUser | None:
+    return web_user if web_user is None or isinstance(web_user, GrantedUser) else everywhere(web_user)

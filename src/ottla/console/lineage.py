@@ -44,14 +44,14 @@ class Lineage:
     consumers: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     edges: set[Edge] = field(default_factory=set)
-    told_by: list[int] = field(default_factory=list)
+    reporting_brokers: list[int] = field(default_factory=list)
     """Brokers that reported their clients."""
 
     def of(self, topics: Container[str]) -> Lineage:
         """What touches these topics, and nothing else."""
-        kept = Lineage(told_by=self.told_by)
+        kept = Lineage(reporting_brokers=self.reporting_brokers)
         for edge in self.edges:
-            (kind, source), (_, target) = (each.split(":", 1) for each in (edge.source, edge.target))
+            (kind, source), (_, target) = (endpoint.split(":", 1) for endpoint in (edge.source, edge.target))
             if kind == "topic" and source in topics:
                 kept.read(target, source)
             elif kind == "client" and target in topics:
@@ -71,15 +71,15 @@ class Lineage:
 
 def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
     """Broker -> its HTTP address, of those that have one and answer."""
-    found = {}
+    addresses = {}
     for broker in (row for row in snapshot.brokers if row.answers):
         configs = describe_configs(cluster, ConfigResourceType.BROKER, [str(broker.id)]).get(str(broker.id), [])
         values = {config.name: config.value for config in configs if config.value}
         host, _, port = values.get(HTTP_LISTENER, "").rpartition(":")
         scheme = "https" if any(name in values for name in _CERTIFICATES) else "http"
         if port:
-            found[broker.id] = f"{scheme}://{broker.host if host.strip('[]') in _WILDCARDS else host}:{port}"
-    return found
+            addresses[broker.id] = f"{scheme}://{broker.host if host.strip('[]') in _WILDCARDS else host}:{port}"
+    return addresses
 
 
 def gather(
@@ -97,7 +97,7 @@ def gather(
                 seen = json.loads(answer.read(_MAX_BYTES))
         except (URLError, TimeoutError, ConnectionError, ValueError):
             continue
-        lineage.told_by.append(broker)
+        lineage.reporting_brokers.append(broker)
         _add(lineage, seen)
     for group in snapshot.groups.values():
         for topic in {topic for topic, _ in group.committed}:
@@ -166,6 +166,6 @@ def lineage_drawing(lineage: Lineage) -> Drawing:
     )
     lines = [
         (0, edge.source, 1, edge.target) if edge.target.startswith("topic:") else (1, edge.source, 2, edge.target)
-        for edge in sorted(lineage.edges, key=lambda each: (each.source, each.target))
+        for edge in sorted(lineage.edges, key=lambda edge: (edge.source, edge.target))
     ]
     return draw(columns, lines)

@@ -54,11 +54,11 @@ def span(seconds: float | None) -> str:
     if seconds < 1:
         return "0 s" if seconds <= 0 else "< 1 s"
     parts = []
-    rest = int(seconds)
+    seconds_left = int(seconds)
     for name, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        if rest >= length:
-            parts.append(f"{rest // length} {name}")
-            rest %= length
+        if seconds_left >= length:
+            parts.append(f"{seconds_left // length} {name}")
+            seconds_left %= length
     return " ".join(parts[:2])
 
 

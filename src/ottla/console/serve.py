@@ -51,14 +51,14 @@ def serve(
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named: asyncio sets TCP_NODELAY only then.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host.strip("[]"), port))
+        listener.bind((host.strip("[]"), port))
     except OSError as error:
-        found.close()
+        listener.close()
         raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    return found
+    return listener
 
 
 def _end_with_stdin(server: Any) -> None:

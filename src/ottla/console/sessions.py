@@ -47,19 +47,19 @@ class Sessions:
         return token
 
     def get(self, token: str) -> LoginSession | None:
-        found = self._sessions.get(token)
-        if found is None:
+        session = self._sessions.get(token)
+        if session is None:
             return None
-        if found.until < time.time():
+        if session.until < time.time():
             self.end(token)
             return None
         self._sessions.move_to_end(token)
-        return found
+        return session
 
     def end(self, token: str) -> LoginSession | None:
-        found = self._sessions.pop(token, None)
-        if found is not None:
-            self._of_name[found.name] -= 1
-            if not self._of_name[found.name]:
-                del self._of_name[found.name]
-        return found
+        session = self._sessions.pop(token, None)
+        if session is not None:
+            self._of_name[session.name] -= 1
+            if not self._of_name[session.name]:
+                del self._of_name[session.name]
+        return session

@@ -45,7 +45,7 @@ def page_response(request: Request, template: str, here: str, *, status: int = 2
         site=site.settings,
         user=site.access.user(request) or ANYBODY,
         csrf=site.access.csrf(request),
-        said=request.query_params.get("said", "")[:300],
+        notice=request.query_params.get("notice", "")[:300],
         **values,
     )
     # JSON may hold half of a surrogate pair (RFC 8259, 8.2), which has no UTF-8: one such record must not cost the page.
@@ -90,13 +90,13 @@ async def form(request: Request, role: str = "operator", *, anywhere: bool = Fal
 
     `anywhere`: what is changed stands in the form, and the page calls `AccessControl.require` for it.
     """
-    given = await read_form(request, max_files=4)
-    site_of(request).access.check_change(request, str(given.get("csrf", "")), role, anywhere=anywhere)
-    return given
+    form_data = await read_form(request, max_files=4)
+    site_of(request).access.check_change(request, str(form_data.get("csrf", "")), role, anywhere=anywhere)
+    return form_data
 
 
-def text(given: FormData, name: str, default: str = "") -> str:
-    value = given.get(name, default)
+def text(form_data: FormData, name: str, default: str = "") -> str:
+    value = form_data.get(name, default)
     return value if isinstance(value, str) else default
 
 
@@ -109,6 +109,6 @@ def number(value: str, name: str, default: int | None = None) -> int:
         raise ConsoleError(f"{name}: {value!r} is not a whole number") from None
 
 
-def back(path: str, said: str = "") -> RedirectResponse:
+def back(path: str, notice: str = "") -> RedirectResponse:
     """After a change: redirects to the page, with a line that reports what happened."""
-    return RedirectResponse(path + ("?" + urlencode({"said": said}) if said else ""), status_code=303)
+    return RedirectResponse(path + ("?" + urlencode({"notice": notice}) if notice else ""), status_code=303)

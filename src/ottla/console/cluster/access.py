@@ -53,16 +53,16 @@ def list_acls(cluster: Cluster) -> list[Acl]:
     return sorted(
         (
             Acl(
-                found.resource_type,
-                found.resource_name,
-                found.pattern_type,
+                resource.resource_type,
+                resource.resource_name,
+                resource.pattern_type,
                 acl.principal,
                 acl.host,
                 acl.operation,
                 acl.permission_type,
             )
-            for found in answer.resources
-            for acl in found.acls
+            for resource in answer.resources
+            for acl in resource.acls
         ),
         key=lambda acl: (acl.resource, acl.name, acl.principal),
     )
@@ -99,7 +99,7 @@ def list_users(cluster: Cluster) -> dict[str, list[str]]:
     check(answer.error_code, answer.error_message)
     return {
         result.user: sorted(MECHANISMS.get(info.mechanism, "?") for info in result.credential_infos)
-        for result in sorted(answer.results, key=lambda each: each.user)
+        for result in sorted(answer.results, key=lambda credential: credential.user)
     }
 
 

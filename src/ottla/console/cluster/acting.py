@@ -51,7 +51,7 @@ def token_properties(own: Mapping[str, str], token_id: str, secret: bytes) -> di
 def create_token(cluster: Cluster, name: str) -> CreateDelegationTokenResponse:
     request = CreateDelegationTokenRequest("User", name, [], int(TOKEN_LIFE_S * 1000))
     answer = cluster.controller_call(
-        "createDelegationToken", request, CreateDelegationTokenResponse, lambda found: found.error_code
+        "createDelegationToken", request, CreateDelegationTokenResponse, lambda response: response.error_code
     )
     check(answer.error_code)
     return answer
@@ -99,19 +99,19 @@ class ActingUsers:
     async def of(self, name: str) -> Acting:
         """ConsoleError when the cluster gives no token for this person."""
         self._close_idle()
-        found = self._users.get(name)
-        if found is None or time.monotonic() - found.made > _RENEW_AFTER_S:
+        acting = self._users.get(name)
+        if acting is None or time.monotonic() - acting.made > _RENEW_AFTER_S:
             making = self._making.get(name)
             if making is None:
                 making = self._making[name] = asyncio.ensure_future(self._make(name))
                 making.add_done_callback(lambda _: self._making.pop(name, None))
-            found = await asyncio.shield(making)
-        found.used = time.monotonic()
+            acting = await asyncio.shield(making)
+        acting.used = time.monotonic()
         if name in self._users:
             self._users.move_to_end(name)
         while len(self._users) > MAX_ACTING:
             self._users.popitem(last=False)[1].gateway.close()
-        return found
+        return acting
 
     async def _make(self, name: str) -> Acting:
         if name in (*_NOBODY, self._own_name):

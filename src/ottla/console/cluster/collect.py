@@ -26,25 +26,25 @@ def collect(cluster: Cluster) -> Snapshot:
     """Raises an error only if the metadata cannot be read; `problems` lists every other failed call."""
     started = time.monotonic()
     problems: list[str] = []
-    found = cluster.describe("metadata", None)
+    metadata = cluster.describe("metadata", None)
     leaders = {
         (topic.name or "", row.partition_index): row.leader_id
-        for topic in found.topics
+        for topic in metadata.topics
         for row in topic.partitions
         if row.leader_id >= 0
     }
     ends = _try(problems, "end offsets", lambda: leader_offsets(cluster, leaders, LATEST)) or {}
     starts = _try(problems, "start offsets", lambda: leader_offsets(cluster, leaders, EARLIEST)) or {}
-    brokers = [BrokerRow(id=b.node_id, host=b.host, port=b.port, rack=b.rack or "") for b in found.brokers]
+    brokers = [BrokerRow(id=b.node_id, host=b.host, port=b.port, rack=b.rack or "") for b in metadata.brokers]
     sizes: dict[tuple[int, Partition], int] = {}
-    brokers = [_asked(problems, cluster, row, sizes) for row in brokers]
+    brokers = [_with_log_dirs(problems, cluster, row, sizes) for row in brokers]
     answering = [row.id for row in brokers if row.answers]
     groups = _try(problems, "groups", lambda: _groups(cluster, answering)) or {}
-    topics = _topics(found, starts, ends, sizes)
+    topics = _topics(metadata, starts, ends, sizes)
     return Snapshot(
         taken_ms=int(time.time() * 1000),
-        cluster_id=found.cluster_id or "",
-        controller_id=found.controller_id,
+        cluster_id=metadata.cluster_id or "",
+        controller_id=metadata.controller_id,
         brokers=tuple(_with_counts(brokers, topics.values())),
         topics=topics,
         groups=groups,
@@ -62,13 +62,13 @@ def _try(problems: list[str], what: str, question: Callable[[], Result]) -> Resu
 
 
 def _topics(
-    found: MetadataResponse,
+    metadata: MetadataResponse,
     starts: dict[Partition, int],
     ends: dict[Partition, int],
     sizes: dict[tuple[int, Partition], int],
 ) -> dict[str, TopicRow]:
     topics = {}
-    for topic in sorted(found.topics, key=lambda each: each.name or ""):
+    for topic in sorted(metadata.topics, key=lambda topic_metadata: topic_metadata.name or ""):
         name = topic.name or ""
         if topic.error_code or not name:
             continue
@@ -84,13 +84,15 @@ def _topics(
                 end=ends.get((name, row.partition_index)),
                 size=sizes.get((row.leader_id, (name, row.partition_index))),
             )
-            for row in sorted(topic.partitions, key=lambda each: each.partition_index)
+            for row in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         )
         topics[name] = TopicRow(name=name, id=uuid_to_str(topic.topic_id), internal=topic.is_internal, partitions=rows)
     return topics
 
 
-def _asked(problems: list[str], cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]) -> BrokerRow:
+def _with_log_dirs(
+    problems: list[str], cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]
+) -> BrokerRow:
     """The broker with its log directories. A broker that refuses that call still counts as answering."""
     try:
         return _log_dirs(cluster, row, sizes)
@@ -110,10 +112,10 @@ def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition
             disk_total = max(disk_total or 0, directory.total_bytes)
             disk_free = min(disk_free, directory.usable_bytes) if disk_free is not None else directory.usable_bytes
         for topic in directory.topics:
-            for each in topic.partitions:
-                if not each.is_future_key:
-                    sizes[row.id, (topic.name, each.partition_index)] = each.partition_size
-                    total += each.partition_size
+            for replica in topic.partitions:
+                if not replica.is_future_key:
+                    sizes[row.id, (topic.name, replica.partition_index)] = replica.partition_size
+                    total += replica.partition_size
     return replace(row, size=total, disk_total=disk_total, disk_free=disk_free, offline_dirs=tuple(offline))
 
 

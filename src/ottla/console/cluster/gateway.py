@@ -37,9 +37,9 @@ async def until_it_shows(look: Callable[[], Awaitable[Result]], shows: Callable[
     """Calls `look` until a change shows, for `_PATIENCE_S` at most: brokers learn of a change a moment later."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        found = await look()
-        if shows(found) or time.monotonic() > deadline:
-            return found
+        result = await look()
+        if shows(result) or time.monotonic() > deadline:
+            return result
         await asyncio.sleep(_AGAIN_S)
 
 

@@ -39,7 +39,7 @@ def describe_group(cluster: Cluster, group: GroupRow) -> GroupDetail:
 
 def _consumer(cluster: Cluster, group_id: str) -> GroupDetail:
     """Classic groups too."""
-    found = describe_consumer_group(cluster, group_id)
+    described = describe_consumer_group(cluster, group_id)
     members = tuple(
         MemberRow(
             id=member.member_id,
@@ -50,13 +50,13 @@ def _consumer(cluster: Cluster, group_id: str) -> GroupDetail:
             assignment=in_words(member.assignment),
             owned=frozenset(member.assignment),
         )
-        for member in found.members
+        for member in described.members
     )
-    return GroupDetail(state=found.state, assignor=found.assignor, epoch=found.group_epoch, members=members)
+    return GroupDetail(state=described.state, assignor=described.assignor, epoch=described.group_epoch, members=members)
 
 
 def _share(cluster: Cluster, group_id: str) -> GroupDetail:
-    found = describe_share_group(cluster, group_id)
+    described = describe_share_group(cluster, group_id)
     members = tuple(
         MemberRow(
             id=member.member_id,
@@ -68,13 +68,15 @@ def _share(cluster: Cluster, group_id: str) -> GroupDetail:
                 (topic.topic_name, index) for topic in member.assignment.topic_partitions for index in topic.partitions
             ),
         )
-        for member in found.members
+        for member in described.members
     )
-    return GroupDetail(state=found.group_state, assignor=found.assignor_name, epoch=found.group_epoch, members=members)
+    return GroupDetail(
+        state=described.group_state, assignor=described.assignor_name, epoch=described.group_epoch, members=members
+    )
 
 
 def _streams(cluster: Cluster, group_id: str) -> GroupDetail:
-    found = describe_streams_group(cluster, group_id)
+    described = describe_streams_group(cluster, group_id)
     members = tuple(
         MemberRow(
             id=member.member_id,
@@ -87,9 +89,9 @@ def _streams(cluster: Cluster, group_id: str) -> GroupDetail:
                 for task in member.assignment.active_tasks
             ),
         )
-        for member in found.members
+        for member in described.members
     )
-    return GroupDetail(state=found.group_state, assignor="streams", epoch=found.group_epoch, members=members)
+    return GroupDetail(state=described.group_state, assignor="streams", epoch=described.group_epoch, members=members)
 
 
 _DESCRIBERS = {"share": _share, "streams": _streams}

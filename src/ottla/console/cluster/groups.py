@@ -19,43 +19,47 @@ _OFFSET_FETCH_BY_NAME = 9
 
 
 def list_groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupRow]:
-    found: dict[str, GroupRow] = {}
+    rows_by_group: dict[str, GroupRow] = {}
     for broker in brokers:
         answer = cluster.node_call("listGroups", broker, ListGroupsRequest(), ListGroupsResponse)
         check(answer.error_code)
         for group in answer.groups:
-            found[group.group_id] = GroupRow(
+            rows_by_group[group.group_id] = GroupRow(
                 id=group.group_id,
                 kind=(group.group_type or "classic").lower(),
                 state=group.group_state,
                 protocol=group.protocol_type,
                 coordinator=broker,
             )
-    return [found[name] for name in sorted(found)]
+    return [rows_by_group[name] for name in sorted(rows_by_group)]
 
 
 def committed_offsets(cluster: Cluster, groups: Iterable[GroupRow]) -> dict[str, dict[Partition, int]]:
     """Of each group, all that it committed. A group is asked where it was listed: its coordinator holds it."""
-    found: dict[str, dict[Partition, int]] = {}
+    offsets_by_group: dict[str, dict[Partition, int]] = {}
     by_coordinator: dict[int, list[str]] = {}
     for row in groups:
         by_coordinator.setdefault(row.coordinator, []).append(row.id)
     for node, names in by_coordinator.items():
         for some in _batched(names):
-            wanted = [OffsetFetchRequestGroup(name, None, -1, None) for name in some]
+            group_requests = [OffsetFetchRequestGroup(name, None, -1, None) for name in some]
             answer = cluster.node_call(
-                "offsetFetch", node, OffsetFetchRequest(groups=wanted), OffsetFetchResponse, _OFFSET_FETCH_BY_NAME
+                "offsetFetch",
+                node,
+                OffsetFetchRequest(groups=group_requests),
+                OffsetFetchResponse,
+                _OFFSET_FETCH_BY_NAME,
             )
             for group in answer.groups:
                 if group.error_code:
                     continue
-                found[group.group_id] = {
+                offsets_by_group[group.group_id] = {
                     (topic.name, row.partition_index): row.committed_offset
                     for topic in group.topics
                     for row in topic.partitions
                     if row.committed_offset >= 0
                 }
-    return found
+    return offsets_by_group
 
 
 def _batched(names: list[str]) -> Iterable[tuple[str, ...]]:

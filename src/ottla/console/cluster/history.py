@@ -132,6 +132,6 @@ class History:
 
 def total_lag(lags: list[Lag]) -> Lag:
     behind = [lag for lag in lags if lag.records]
-    known = [lag.seconds for lag in behind if lag.seconds is not None]
-    seconds = max(known) if known else (None if behind else 0.0)
+    lag_seconds = [lag.seconds for lag in behind if lag.seconds is not None]
+    seconds = max(lag_seconds) if lag_seconds else (None if behind else 0.0)
     return Lag(sum(lag.records for lag in lags), seconds, any(lag.at_least for lag in behind))

@@ -16,12 +16,12 @@ def leader_offsets(cluster: Cluster, leaders: Mapping[Partition, int], timestamp
     for (topic, index), leader in leaders.items():
         rows = by_leader.setdefault(leader, {}).setdefault(topic, [])
         rows.append(ListOffsetsPartition(index, -1, timestamp))
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     for leader, topics in by_leader.items():
         request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, rows) for name, rows in topics.items()])
         answer = cluster.node_call("listOffsets", leader, request, ListOffsetsResponse)
         for topic_answer in answer.topics:
             for row in topic_answer.partitions:
                 if not row.error_code:
-                    found[topic_answer.name, row.partition_index] = row.offset
-    return found
+                    offsets[topic_answer.name, row.partition_index] = row.offset
+    return offsets

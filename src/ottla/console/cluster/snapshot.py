@@ -57,8 +57,8 @@ class TopicRow:
 
     @property
     def records(self) -> int | None:
-        known = [row.records for row in self.partitions if row.records is not None]
-        return sum(known) if known or not self.partitions else None
+        record_counts = [row.records for row in self.partitions if row.records is not None]
+        return sum(record_counts) if record_counts or not self.partitions else None
 
     @property
     def written(self) -> int:
@@ -68,8 +68,8 @@ class TopicRow:
     @property
     def size(self) -> int | None:
         """Of one copy, as the leaders have it."""
-        known = [row.size for row in self.partitions if row.size is not None]
-        return sum(known) if known else None
+        sizes = [row.size for row in self.partitions if row.size is not None]
+        return sum(sizes) if sizes else None
 
     @property
     def answering(self) -> bool:

@@ -51,10 +51,10 @@ class UserSampler:
 
     async def current(self, *, max_age_s: float | None = None) -> Snapshot:
         if self._acting is not None:
-            found = await self._acting.look(_FRESH_S if max_age_s is None else max_age_s)
+            snapshot = await self._acting.look(_FRESH_S if max_age_s is None else max_age_s)
         else:
-            found = await self._shared.current(max_age_s=max_age_s)
-        return self._keep(found)
+            snapshot = await self._shared.current(max_age_s=max_age_s)
+        return self._keep(snapshot)
 
     async def look(self) -> Snapshot:
         if self._acting is not None:
@@ -64,8 +64,8 @@ class UserSampler:
     async def look_until(self, seen: Callable[[Snapshot], bool]) -> Snapshot:
         return await until_it_shows(self.look, seen)
 
-    def _keep(self, found: Snapshot) -> Snapshot:
-        self.snapshot = narrowed(found, self._rights)
+    def _keep(self, snapshot: Snapshot) -> Snapshot:
+        self.snapshot = narrowed(snapshot, self._rights)
         return self.snapshot
 
     @property
@@ -116,8 +116,8 @@ class VisibleRate:
         return [], []
 
     def rate(self) -> float | None:
-        known = [rate for ring in self._rings if (rate := ring.rate()) is not None]
-        return sum(known) if known else None
+        rates = [rate for ring in self._rings if (rate := ring.rate()) is not None]
+        return sum(rates) if rates else None
 
 
 def _only(rings: dict[str, Ring], names: dict[str, Any]) -> dict[str, Ring]:

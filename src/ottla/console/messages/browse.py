@@ -43,8 +43,8 @@ class Page:
 def browse(client: Client, topic: str, place: Place, count: int) -> Page:
     with consumer(client) as reader:
         span = place.span(reader, topic, as_far_as_led=True)
-        wanted = span.last(count) if place.begin == "newest" else span.first(count)
-        walk = Walk(reader, wanted)
+        page_span = span.last(count) if place.begin == "newest" else span.first(count)
+        walk = Walk(reader, page_span)
         records: list[Record] = []
         deadline = time.monotonic() + _PATIENCE_S
         while not walk.done and time.monotonic() < deadline:

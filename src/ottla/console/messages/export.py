@@ -29,7 +29,9 @@ _PATIENCE_S = 60.0
 _BATCH = 5_000
 
 
-def records(client: Client, topic: str, place: Place, wanted: Predicate | None, limit: int) -> Iterator[list[Record]]:
+def records(
+    client: Client, topic: str, place: Place, predicate: Predicate | None, limit: int
+) -> Iterator[list[Record]]:
     """Batches of the wanted records, at most `limit` in all."""
     left = min(limit, MAX_EXPORT)
     with consumer(client) as reader:
@@ -41,7 +43,7 @@ def records(client: Client, topic: str, place: Place, wanted: Predicate | None, 
                 last_news = time.monotonic()
             elif time.monotonic() - last_news > _PATIENCE_S:
                 raise ConsoleError(f"{topic} gave nothing for {_PATIENCE_S:.0f} s; the file ends here", status=504)
-            chosen = [message for message in messages if wanted is None or wanted(message)][:left]
+            chosen = [message for message in messages if predicate is None or predicate(message)][:left]
             left -= len(chosen)
             if chosen:
                 yield [from_message(message) for message in chosen]

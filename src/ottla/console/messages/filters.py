@@ -50,22 +50,23 @@ class Filter:
 
 
 def _contains(text: str, part: Callable[[Any], bytes | None]) -> Predicate:
-    wanted = text.encode()
+    searched_bytes = text.encode()
 
     def test(message: Any) -> bool:
         data = part(message)
-        return data is not None and wanted in data
+        return data is not None and searched_bytes in data
 
     return test
 
 
 def _header(condition: str) -> Predicate:
     name, has_value, text = condition.partition("=")
-    wanted = text.encode()
+    searched_bytes = text.encode()
 
     def test(message: Any) -> bool:
         return any(
-            found == name and (not has_value or wanted in (value or b"")) for found, value in message.headers() or ()
+            header_name == name and (not has_value or searched_bytes in (value or b""))
+            for header_name, value in message.headers() or ()
         )
 
     return test
@@ -87,19 +88,19 @@ def _path(condition: str, decoder: Decoder) -> Predicate:
 
 
 def parse_path(condition: str) -> tuple[list[str | int], Callable[[Any], bool]]:
-    found = _CONDITION.match(condition)
-    wanted = "" if found is None else condition[found.end() :].strip()
-    if found is None or (wanted and found["test"] is None):
+    condition_match = _CONDITION.match(condition)
+    operand = "" if condition_match is None else condition[condition_match.end() :].strip()
+    if condition_match is None or (operand and condition_match["test"] is None):
         raise ConsoleError(f"{condition!r} is no path: write $.user.id == 7, $.name ~ part or $.error")
     steps: list[str | int] = []
-    text, position = found["path"], 0
+    text, position = condition_match["path"], 0
     while position < len(text):
         step = _STEP.match(text, position)
         if step is None:
             raise ConsoleError(f"{condition!r}: cannot read the path at {text[position:]!r}")
         steps.append(int(step[2]) if step[2] is not None else step[1] or step[3])
         position = step.end()
-    return steps, _comparison(found["test"], wanted)
+    return steps, _comparison(condition_match["test"], operand)
 
 
 def _comparison(test: str | None, wanted_text: str) -> Callable[[Any], bool]:
@@ -108,20 +109,20 @@ def _comparison(test: str | None, wanted_text: str) -> Callable[[Any], bool]:
     if test == "~":
         part = wanted_text.strip("\"'")
         return lambda value: part in str(value)
-    wanted = _literal(wanted_text)
+    operand = _literal(wanted_text)
     if test in ("=", "=="):
-        return lambda value: _equal(value, wanted)
+        return lambda value: _equal(value, operand)
     if test == "!=":
-        return lambda value: not _equal(value, wanted)
-    if not isinstance(wanted, int | float):
+        return lambda value: not _equal(value, operand)
+    if not isinstance(operand, int | float):
         raise ConsoleError(f"{test} compares numbers, and {wanted_text!r} is none")
     if test == ">":
-        return lambda value: _is_number(value) and value > wanted
+        return lambda value: _is_number(value) and value > operand
     if test == "<":
-        return lambda value: _is_number(value) and value < wanted
+        return lambda value: _is_number(value) and value < operand
     if test == ">=":
-        return lambda value: _is_number(value) and value >= wanted
-    return lambda value: _is_number(value) and value <= wanted
+        return lambda value: _is_number(value) and value >= operand
+    return lambda value: _is_number(value) and value <= operand
 
 
 def _literal(text: str) -> Any:
@@ -138,10 +139,10 @@ def _literal(text: str) -> Any:
         return text.strip("\"'")
 
 
-def _equal(value: Any, wanted: Any) -> bool:
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    return bool(value == wanted)
+def _equal(value: Any, operand: Any) -> bool:
+    if isinstance(value, bool) or isinstance(operand, bool):
+        return value is operand
+    return bool(value == operand)
 
 
 def _is_number(value: Any) -> bool:

@@ -38,9 +38,9 @@ class Masker:
 
     def _whole(self, part: str, data: bytes) -> bytes:
         """Masks the whole key or value: a decoded structure keeps its shape, other data is masked as text."""
-        found = self._decoder.decode(data)
+        decoded = self._decoder.decode(data)
         try:
-            covered = self._mask.tree(part, found.tree if found.tree is not None else _text(data))
+            covered = self._mask.tree(part, decoded.tree if decoded.tree is not None else _text(data))
             return covered.encode() if isinstance(covered, str) else json_text(covered).encode()
         except (RecursionError, ValueError):
             return HIDDEN.encode()
@@ -133,11 +133,11 @@ def masked_table(rows: Any, masker: Masker) -> Any:
     if index >= 0:
         kind = rows.schema.field(index).type
         covered = [
-            None if each is None else [
+            None if headers is None else [
                 {"key": name, "value": data}
-                for name, data in masker.headers([(h["key"], h["value"]) for h in each])
+                for name, data in masker.headers([(h["key"], h["value"]) for h in headers])
             ]
-            for each in rows.column(index).to_pylist()
+            for headers in rows.column(index).to_pylist()
         ]  # fmt: skip
         rows = rows.set_column(index, rows.schema.field(index), pa.array(covered, kind))
     return rows

@@ -28,12 +28,12 @@ ENDED = ("done", "cancelled", "failed")
 
 
 class Search:
-    def __init__(self, topic: str, place: Place, wanted: Filter, value: Decoder, *, owner: str = "") -> None:
+    def __init__(self, topic: str, place: Place, search_filter: Filter, value: Decoder, *, owner: str = "") -> None:
         self.id = secrets.token_urlsafe(9)
         self.owner = owner
         """The user who started the search. Only this user may see the hits, read with the user's rights."""
         self.topic = topic
-        self.filter = wanted
+        self.filter = search_filter
         self.place = place
         self.state = "starting"
         self.error = ""
@@ -44,7 +44,7 @@ class Search:
         self.offsets_total = 0
         self.started = time.monotonic()
         self.ended: float | None = None
-        self._predicate = wanted.predicate(value)
+        self._predicate = search_filter.predicate(value)
         self._go = threading.Event()
         self._go.set()
         self._cancelled = threading.Event()
@@ -108,10 +108,10 @@ class Search:
             self.offsets_read = walk.offsets_read
         self.state = "done"
 
-    def _keep(self, found: list[Any]) -> None:
-        self.hit_count += len(found)
+    def _keep(self, matching: list[Any]) -> None:
+        self.hit_count += len(matching)
         room = MAX_HITS - len(self.hits)
-        self.hits += [from_message(message) for message in found[:room]]
+        self.hits += [from_message(message) for message in matching[:room]]
 
 
 class Searches:
@@ -122,17 +122,17 @@ class Searches:
 
     def start(self, search: Search, client: Client) -> Search:
         self._forget()
-        if sum(not each.over for each in self._searches.values()) >= MAX_SEARCHES:
+        if sum(not search.over for search in self._searches.values()) >= MAX_SEARCHES:
             raise ConsoleError(f"{MAX_SEARCHES} searches are running; cancel one first", status=429)
         self._searches[search.id] = search
         threading.Thread(target=search.run, args=(client,), name=f"search-{search.id}", daemon=True).start()
         return search
 
     def get(self, search_id: str, owner: str = "") -> Search:
-        found = self._searches.get(search_id)
-        if found is None or found.owner != owner:
+        search = self._searches.get(search_id)
+        if search is None or search.owner != owner:
             raise ConsoleError("this search is not known any more; start it again", status=404)
-        return found
+        return search
 
     def close(self) -> None:
         for search in self._searches.values():

@@ -131,11 +131,11 @@ def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset(), *, 
 def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as_led: bool) -> Span:
     from confluent_kafka import TopicPartition
 
-    found = reader.list_topics(topic, timeout=_WAIT_S).topics[topic]
-    if found.error is not None:
-        raise ConsoleError(f"topic {topic}: {found.error.str()}", status=404)
-    indexes = [index for index in sorted(found.partitions) if not partitions or index in partitions]
-    leaderless = tuple(index for index in indexes if found.partitions[index].leader < 0)
+    metadata = reader.list_topics(topic, timeout=_WAIT_S).topics[topic]
+    if metadata.error is not None:
+        raise ConsoleError(f"topic {topic}: {metadata.error.str()}", status=404)
+    indexes = [index for index in sorted(metadata.partitions) if not partitions or index in partitions]
+    leaderless = tuple(index for index in indexes if metadata.partitions[index].leader < 0)
     if leaderless and not (as_far_as_led and len(leaderless) < len(indexes)):
         named = ", ".join(map(str, leaderless))
         raise ConsoleError(
@@ -154,8 +154,8 @@ def since(reader: Any, span: Span, timestamp_ms: int) -> Span:
     """From the first record at or after a time; a partition without such a record gets an empty stretch."""
     from confluent_kafka import TopicPartition
 
-    asked = [TopicPartition(span.topic, index, timestamp_ms) for index in span.stretches]
-    starts = {found.partition: found.offset for found in reader.offsets_for_times(asked, timeout=_WAIT_S)}
+    time_queries = [TopicPartition(span.topic, index, timestamp_ms) for index in span.stretches]
+    starts = {answer.partition: answer.offset for answer in reader.offsets_for_times(time_queries, timeout=_WAIT_S)}
     return replace(
         span,
         stretches={

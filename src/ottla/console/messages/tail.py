@@ -22,11 +22,11 @@ _KEPT = 40
 
 
 class Tail:
-    def __init__(self, client: Client, topic: str, partitions: frozenset[int], wanted: Predicate | None) -> None:
+    def __init__(self, client: Client, topic: str, partitions: frozenset[int], predicate: Predicate | None) -> None:
         self._client = client
         self._topic = topic
         self._partitions = partitions
-        self._wanted = wanted
+        self._predicate = predicate
         self._stopped = threading.Event()
         self._waiting: deque[Any] = deque(maxlen=_KEPT)
         self._lock = threading.Lock()
@@ -67,11 +67,11 @@ class Tail:
         reader.assign([TopicPartition(self._topic, index, s.end) for index, s in span.stretches.items()])
         self.reading.set()
         while not self._stopped.is_set():
-            messages = [each for each in reader.consume(5_000, 0.2) if each.error() is None]
+            messages = [message for message in reader.consume(5_000, 0.2) if message.error() is None]
             self.seen += len(messages)
-            if self._wanted is not None:
-                wanted = self._wanted
-                messages = [message for message in messages if wanted(message)]
+            if self._predicate is not None:
+                predicate = self._predicate
+                messages = [message for message in messages if predicate(message)]
             self.matched += len(messages)
             with self._lock:
                 self._waiting.extend(messages[-_KEPT:])

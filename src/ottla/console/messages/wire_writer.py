@@ -59,12 +59,12 @@ class WireWriter:
             answer = self._metadata.connection(leader, deadline).call(request, ProduceResponse, deadline, _VERSION)
         except ClientError as error:
             raise ConsoleError(f"{self._topic} did not take the message: {error}", status=504) from error
-        found = answer.responses[0].partition_responses[0]
-        if found.error_code:
-            code = ErrorCode(found.error_code)
+        partition_response = answer.responses[0].partition_responses[0]
+        if partition_response.error_code:
+            code = ErrorCode(partition_response.error_code)
             forbidden = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             raise ConsoleError(f"{self._topic} refused the message: {code.message}", status=403 if forbidden else 400)
-        return found.base_offset
+        return partition_response.base_offset
 
 
 def write_all(writer: WireWriter, batches: Iterator[list[Record]], *, keep_time: bool) -> int:

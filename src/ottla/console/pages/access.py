@@ -59,7 +59,7 @@ async def show(request: Request) -> Response:
     )
 
 
-def _known(value: str, table: Mapping[int, str], what: str) -> int:
+def _code_of(value: str, table: Mapping[int, str], what: str) -> int:
     chosen = number(value, what)
     if chosen not in table:
         raise ConsoleError(f"{what}: {value} is none of {', '.join(table.values())}")
@@ -67,43 +67,43 @@ def _known(value: str, table: Mapping[int, str], what: str) -> int:
 
 
 async def change_acl(request: Request) -> Response:
-    given = await form(request, "admin")
+    form_data = await form(request, "admin")
     acl = Acl(
-        _known(text(given, "resource"), RESOURCES, "Resource"),
-        text(given, "name").strip(),
-        _known(text(given, "pattern"), PATTERNS, "Pattern"),
-        text(given, "principal").strip(),
-        text(given, "host").strip() or "*",
-        _known(text(given, "operation"), OPERATIONS, "Operation"),
-        _known(text(given, "permission"), PERMISSIONS, "Permission"),
+        _code_of(text(form_data, "resource"), RESOURCES, "Resource"),
+        text(form_data, "name").strip(),
+        _code_of(text(form_data, "pattern"), PATTERNS, "Pattern"),
+        text(form_data, "principal").strip(),
+        text(form_data, "host").strip() or "*",
+        _code_of(text(form_data, "operation"), OPERATIONS, "Operation"),
+        _code_of(text(form_data, "permission"), PERMISSIONS, "Permission"),
     )
     site = site_of(request)
-    if text(given, "remove") == "yes":
+    if text(form_data, "remove") == "yes":
         removed = await site.gateway.ask(lambda cluster: delete_acl(cluster, acl))
-        await site.gateway.ask_until(list_acls, lambda found: acl not in found)
+        await site.gateway.ask_until(list_acls, lambda acls: acl not in acls)
         return back("/access", f"{removed} rule removed." if removed else "The rule was gone already.")
     if not acl.principal.startswith("User:"):
         raise ConsoleError("A principal is written User:name.")
     await site.gateway.ask(lambda cluster: create_acl(cluster, acl))
-    await site.gateway.ask_until(list_acls, lambda found: acl in found)
+    await site.gateway.ask_until(list_acls, lambda acls: acl in acls)
     return back("/access", f"{acl.principal} has a new rule.")
 
 
 async def change_user(request: Request) -> Response:
-    given = await form(request, "admin")
-    name, mechanism = text(given, "user").strip(), _known(text(given, "mechanism"), MECHANISMS, "Mechanism")
+    form_data = await form(request, "admin")
+    name, mechanism = text(form_data, "user").strip(), _code_of(text(form_data, "mechanism"), MECHANISMS, "Mechanism")
     site = site_of(request)
-    if text(given, "remove") == "yes":
-        if text(given, "confirm") != name:
+    if text(form_data, "remove") == "yes":
+        if text(form_data, "confirm") != name:
             raise ConsoleError(f"To be safe, write the user's name, {name}, and try again. Nothing was changed.")
         await site.gateway.ask(lambda cluster: remove_user(cluster, name, mechanism))
-        await site.gateway.ask_until(list_users, lambda found: MECHANISMS[mechanism] not in found.get(name, []))
+        await site.gateway.ask_until(list_users, lambda users: MECHANISMS[mechanism] not in users.get(name, []))
         return back("/access", f"{name} cannot log in with {MECHANISMS[mechanism]} any more.")
-    password = text(given, "password")
+    password = text(form_data, "password")
     if not name or len(password) < 8:
         raise ConsoleError("A user needs a name and a password of 8 characters or more.")
     await site.gateway.ask(lambda cluster: set_password(cluster, name, mechanism, password))
-    await site.gateway.ask_until(list_users, lambda found: MECHANISMS[mechanism] in found.get(name, []))
+    await site.gateway.ask_until(list_users, lambda users: MECHANISMS[mechanism] in users.get(name, []))
     return back("/access", f"{name} can log in with {MECHANISMS[mechanism]}.")
 
 

@@ -43,7 +43,7 @@ def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: ConfigSou
             config.read_only,
             documents.get(config.name, ""),
         )
-        for config in sorted(configs, key=lambda each: (each.config_source != own, each.name))
+        for config in sorted(configs, key=lambda config: (config.config_source != own, config.name))
     ]
 
 
@@ -52,8 +52,8 @@ async def until_changed(
 ) -> None:
     """Waits a few seconds until the broker shows the value that was set at `level` (None: the value was removed)."""
 
-    def shows(found: dict[str, list[DescribeConfigsResourceResult]]) -> bool:
-        config = next((config for config in found.get(resource, []) if config.name == name), None)
+    def shows(configs: dict[str, list[DescribeConfigsResourceResult]]) -> bool:
+        config = next((config for config in configs.get(resource, []) if config.name == name), None)
         if config is None:
             return True
         own = next((other for other in config.synonyms if other.source == level), None)

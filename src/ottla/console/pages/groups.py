@@ -58,11 +58,11 @@ async def detail(request: Request) -> Response:
     described = await site.gateway.ask(lambda cluster: describe_group(cluster, group))
     if site.limited:
         described = visible_detail(described, snapshot.topics)
-    group, told = await with_offsets(request, group)
+    group, reported_lags = await with_offsets(request, group)
     if site.limited:
         group = replace(group, committed={w: o for w, o in group.committed.items() if w[0] in snapshot.topics})
     owners = {where: member.client_id or member.id for member in described.members for where in member.owned}
-    rows = offset_rows(request, snapshot, group, owners, told)
+    rows = offset_rows(request, snapshot, group, owners, reported_lags)
     ring = site.sampler.history.lag_by_group.get(group.id)
     return page_response(
         request,
@@ -76,7 +76,7 @@ async def detail(request: Request) -> Response:
         lags=list(ring.values) if ring else [],
         topics=sorted({row.topic for row in rows}),
         plan=None,
-        given={},
+        fields={},
     )
 
 
@@ -87,9 +87,9 @@ async def with_offsets(request: Request, group: GroupRow) -> tuple[GroupRow, dic
     """
     if group.kind != "share":
         return group, {}
-    found = await site_of(request).gateway.ask(lambda cluster: share_offsets(cluster, group.id))
-    started = {where: row.start_offset for where, row in found.items() if row.start_offset >= 0}
-    return replace(group, committed=started), {where: row.lag for where, row in found.items() if row.lag >= 0}
+    offsets = await site_of(request).gateway.ask(lambda cluster: share_offsets(cluster, group.id))
+    started = {where: row.start_offset for where, row in offsets.items() if row.start_offset >= 0}
+    return replace(group, committed=started), {where: row.lag for where, row in offsets.items() if row.lag >= 0}
 
 
 def offset_rows(
@@ -97,14 +97,14 @@ def offset_rows(
     snapshot: Snapshot,
     group: GroupRow,
     owners: dict[Partition, str],
-    told: dict[Partition, int],
+    reported_lags: dict[Partition, int],
 ) -> list[OffsetRow]:
     history, ends = site_of(request).sampler.history, snapshot.ends()
     rows = []
     for where in sorted(group.committed.keys() | owners.keys()):
         offset, end = group.committed.get(where, -1), ends.get(where)
-        if where in told:
-            lag = Lag(told[where], None if told[where] else 0.0)
+        if where in reported_lags:
+            lag = Lag(reported_lags[where], None if reported_lags[where] else 0.0)
         elif end is not None and offset >= 0:
             lag = history.lag(where, offset, end, snapshot.taken_ms / 1000)
         else:
@@ -115,20 +115,20 @@ def offset_rows(
 
 async def reset(request: Request) -> Response:
     """Shows what would change; changes it only with `execute`."""
-    given = await form(request)
+    form_data = await form(request)
     site = site_of(request)
     await site.sampler.look()  # a plan is made from what is there now: the last look may be some seconds old
     snapshot, group = await find(request)
-    fields = {name: text(given, name) for name in ("topic", "to", "at", "partition")}
+    fields = {name: text(form_data, name) for name in ("topic", "to", "at", "partition")}
     group, _ = await with_offsets(request, group)
     plan = await site.gateway.ask(lambda cluster: plan_reset(cluster, snapshot, group, fields))
-    if text(given, "execute") == "yes":
+    if text(form_data, "execute") == "yes":
         await site.gateway.ask(
             lambda cluster: set_offsets(cluster, group, {where: to for where, (_, to) in plan.items()})
         )
         await site.sampler.look()
         return back(f"/groups/{path_part(group.id)}", f"{len(plan)} offsets of {group.id} were set.")
-    return page_response(request, "group_reset.html", "groups", group=group, plan=plan, given=fields)
+    return page_response(request, "group_reset.html", "groups", group=group, plan=plan, fields=fields)
 
 
 def plan_reset(
@@ -145,8 +145,8 @@ def plan_reset(
     by_time: dict[Partition, int] = {}
     if fields["to"] == "time":
         moment = parse_time_ms(fields["at"])
-        asked = {(topic.name, row.index): moment for row in rows}
-        by_time = {w: f.offset for w, f in list_offsets(cluster, asked).items() if isinstance(f, FoundOffset)}
+        timestamps = {(topic.name, row.index): moment for row in rows}
+        by_time = {w: f.offset for w, f in list_offsets(cluster, timestamps).items() if isinstance(f, FoundOffset)}
     plan: dict[Partition, tuple[int | None, int]] = {}
     for row in rows:
         where = (topic.name, row.index)
@@ -171,9 +171,9 @@ def plan_reset(
 
 
 async def delete(request: Request) -> Response:
-    given = await form(request, "admin")
+    form_data = await form(request, "admin")
     name = request.path_params["group"]
-    if text(given, "confirm") != name:
+    if text(form_data, "confirm") != name:
         raise ConsoleError(f"To be safe, write the group's name, {name}, and try again. Nothing was changed.")
     site = site_of(request)
     await site.gateway.ask(lambda cluster: delete_group(cluster, name))

@@ -39,8 +39,8 @@ def _login_page(request: Request, *, failed: bool) -> Response:
 
 async def login(request: Request) -> Response:
     site = site_of(request)
-    given = await read_form(request, max_fields=5)
-    name, password = str(given.get("name", "")), str(given.get("password", ""))
+    form_data = await read_form(request, max_fields=5)
+    name, password = str(form_data.get("name", "")), str(form_data.get("password", ""))
     request.scope[FACTS] = {"event": "login", "principal": f"User:{name}", "resources": ["/login"]}
     cookie = await site.access.login(name, password, address_of(request))
     if cookie is None:
@@ -116,13 +116,13 @@ async def finish(request: Request) -> Response:
     attempt = kept_attempt(site.access.unseal(request.cookies.get(ATTEMPT_COOKIE, "")))
     if attempt is None:
         raise ConsoleError("this login was not begun in this browser, or too long ago; log in again", status=403)
-    given = request.query_params
+    parameters = request.query_params
 
     facts: dict[str, Any] = {"event": "login", "resources": [_CALLBACK]}
     request.scope[FACTS] = facts
 
     def exchange() -> Identity:
-        return provider.exchange(attempt, provider.check_answer(attempt, given))
+        return provider.exchange(attempt, provider.check_answer(attempt, parameters))
 
     try:
         identity = await site.access.provider_calls.run(exchange)

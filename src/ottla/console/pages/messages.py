@@ -28,41 +28,41 @@ _PAGE = 50
 _MOST = 500
 
 
-def place_of(given: QueryParams) -> Place:
-    begin = given.get("begin") or "newest"
+def place_of(parameters: QueryParams) -> Place:
+    begin = parameters.get("begin") or "newest"
     if begin not in ("newest", "oldest", "offset", "time"):
         raise ConsoleError(f"begin: {begin!r} is none of newest, oldest, offset, time")
-    chosen = given.get("partition", "")
+    chosen = parameters.get("partition", "")
     partitions = frozenset({number(chosen, "Partition")}) if chosen else frozenset[int]()
-    return Place(begin=begin, at=given.get("at", ""), partitions=partitions)
+    return Place(begin=begin, at=parameters.get("at", ""), partitions=partitions)
 
 
-def filter_of(given: QueryParams) -> Filter:
+def filter_of(parameters: QueryParams) -> Filter:
     return Filter(
-        key=given.get("key", ""),
-        value=given.get("value", ""),
-        header=given.get("header", ""),
-        path=given.get("path", ""),
+        key=parameters.get("key", ""),
+        value=parameters.get("value", ""),
+        header=parameters.get("header", ""),
+        path=parameters.get("path", ""),
     )
 
 
-def decoders_of(site: Site, given: QueryParams) -> tuple[Decoder, Decoder]:
+def decoders_of(site: Site, parameters: QueryParams) -> tuple[Decoder, Decoder]:
     return (
-        Decoder(site.registry, given.get("key_format") or "auto"),
-        Decoder(site.registry, given.get("value_format") or "auto"),
+        Decoder(site.registry, parameters.get("key_format") or "auto"),
+        Decoder(site.registry, parameters.get("value_format") or "auto"),
     )
 
 
 async def show(request: Request) -> Response:
-    site, given = site_of(request), request.query_params
+    site, parameters = site_of(request), request.query_params
     _, topic = await find(request)
-    place, wanted = place_of(given), filter_of(given)
-    mode = given.get("mode") or "browse"
-    count = min(number(given.get("count", ""), "Count", _PAGE), _MOST)
+    place, message_filter = place_of(parameters), filter_of(parameters)
+    mode = parameters.get("mode") or "browse"
+    count = min(number(parameters.get("count", ""), "Count", _PAGE), _MOST)
     page, rows = None, []
     if mode == "browse":
         page = await site.gateway.in_thread(lambda: browse(site.reach, topic.name, place, count))
-        rows = await decode_rows(site, given, page.records)
+        rows = await decode_rows(site, parameters, page.records)
     return page_response(
         request,
         "messages.html",
@@ -71,38 +71,38 @@ async def show(request: Request) -> Response:
         topic=topic,
         mode=mode,
         place=place,
-        filter=wanted,
+        filter=message_filter,
         formats=FORMATS,
         page=page,
         rows=rows,
         count=count,
         query=str(request.url.query),
-        given=given,
+        parameters=parameters,
         search=None,
     )
 
 
-async def decode_rows(site: Site, given: QueryParams, found: list) -> list:  # type: ignore[type-arg]
+async def decode_rows(site: Site, parameters: QueryParams, batch: list) -> list:  # type: ignore[type-arg]
     """Each record with its key and value as text; the registry may have to be asked, so in a thread."""
-    key, value = decoders_of(site, given)
+    key, value = decoders_of(site, parameters)
 
     def decode() -> list[tuple[object, object, object]]:
-        return [(record, key.decode(record.key), value.decode(record.value)) for record in found]
+        return [(record, key.decode(record.key), value.decode(record.value)) for record in batch]
 
     return await site.gateway.in_thread(decode)
 
 
 async def export(request: Request) -> Response:
-    site, given = site_of(request), request.query_params
+    site, parameters = site_of(request), request.query_params
     _, topic = await find(request)
-    kind = given.get("format") or "jsonl"
+    kind = parameters.get("format") or "jsonl"
     if kind not in WRITERS:
         raise ConsoleError(f"{kind!r} is no format to export; one of {', '.join(WRITERS)}")
-    place, wanted = place_of(given), filter_of(given)
+    place, message_filter = place_of(parameters), filter_of(parameters)
     if place.begin == "newest":
         place = Place(begin="oldest", partitions=place.partitions)
-    predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
-    limit = min(number(given.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
+    predicate = None if message_filter.empty else message_filter.predicate(decoders_of(site, parameters)[1])
+    limit = min(number(parameters.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
     batches = records(site.reach, topic.name, place, predicate, limit)
     # The first piece comes before the answer begins: a person who may not read gets an error page, not an empty file.
     first = await site.gateway.in_export_thread(lambda: next(batches, []))
@@ -121,21 +121,28 @@ async def _threaded(request: Request, chunks: Iterator[bytes]) -> AsyncIterator[
 
 
 async def write(request: Request) -> Response:
-    given = await form(request)
+    form_data = await form(request)
     site, topic = site_of(request), request.path_params["topic"]
-    key_text = text(given, "key")
-    key = parse_bytes(key_text, text(given, "key_encoding"), null=not key_text and text(given, "key_null") == "yes")
-    value = parse_bytes(text(given, "value"), text(given, "value_encoding"), null=text(given, "value_null") == "yes")
-    partition, headers = number(text(given, "partition"), "Partition", -1), parse_headers(text(given, "headers"))
+    key_text = text(form_data, "key")
+    key = parse_bytes(
+        key_text, text(form_data, "key_encoding"), null=not key_text and text(form_data, "key_null") == "yes"
+    )
+    value = parse_bytes(
+        text(form_data, "value"), text(form_data, "value_encoding"), null=text(form_data, "value_null") == "yes"
+    )
+    partition, headers = (
+        number(text(form_data, "partition"), "Partition", -1),
+        parse_headers(text(form_data, "headers")),
+    )
     written = await site.gateway.in_thread(lambda: produce(site.reach, topic, partition, key, value, headers))
-    said = f"Written to partition {written.partition} at offset {written.offset}."
-    return back(f"/topics/{path_part(topic)}/messages", said)
+    notice = f"Written to partition {written.partition} at offset {written.offset}."
+    return back(f"/topics/{path_part(topic)}/messages", notice)
 
 
 async def copy(request: Request) -> Response:
-    given = await form(request, anywhere=True)
+    form_data = await form(request, anywhere=True)
     site, topic = site_of(request), request.path_params["topic"]
-    target = text(given, "target").strip()
+    target = text(form_data, "target").strip()
     site.access.require(request, "viewer", TOPIC, topic)
     site.access.require(request, "operator", TOPIC, target)
     if target == topic:
@@ -145,9 +152,9 @@ async def copy(request: Request) -> Response:
     snapshot = await site.sampler.look()
     if target not in snapshot.topics:
         raise ConsoleError(f"There is no topic {target}; make it first. Nothing was copied.", status=404)
-    place = Place(begin=text(given, "begin") or "oldest", at=text(given, "at"))
-    limit = min(number(text(given, "limit"), "At most", 1000), MAX_EXPORT)
-    keep_time = text(given, "keep_time") == "yes"
+    place = Place(begin=text(form_data, "begin") or "oldest", at=text(form_data, "at"))
+    limit = min(number(text(form_data, "limit"), "At most", 1000), MAX_EXPORT)
+    keep_time = text(form_data, "keep_time") == "yes"
     batches = records(site.reach, topic, place, None, limit)
     copied = await site.gateway.in_thread(lambda: replay(site.reach, batches, target, keep_time=keep_time))
     return back(f"/topics/{path_part(target)}/messages", f"{copied:,} messages of {topic} were copied here.")

@@ -36,8 +36,8 @@ def _stream(events: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-async def _rows(site: Site, given: QueryParams, found: list[Record]) -> bytes:
-    rows = await decode_rows(site, given, found)
+async def _rows(site: Site, parameters: QueryParams, batch: list[Record]) -> bytes:
+    rows = await decode_rows(site, parameters, batch)
     return event("rows", {"html": render("message_rows.html", rows=rows)})
 
 
@@ -45,13 +45,13 @@ async def _rows(site: Site, given: QueryParams, found: list[Record]) -> bytes:
 
 
 async def tail(request: Request) -> Response:
-    site, given = site_of(request), request.query_params
+    site, parameters = site_of(request), request.query_params
     _, topic = await find(request)
-    wanted = filter_of(given)
-    predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
+    message_filter = filter_of(parameters)
+    predicate = None if message_filter.empty else message_filter.predicate(decoders_of(site, parameters)[1])
     if site.tails.count >= MAX_TAILS:
         raise ConsoleError(f"{MAX_TAILS} tails are open; close one first", status=429)
-    return _stream(_tail_events(request, Tail(site.reach, topic.name, place_of(given).partitions, predicate)))
+    return _stream(_tail_events(request, Tail(site.reach, topic.name, place_of(parameters).partitions, predicate)))
 
 
 async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
@@ -60,9 +60,9 @@ async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
     seen_before, rate = 0, 0.0
     try:
         while not await request.is_disconnected() and await site.access.still_in(request):
-            found = tail.take()
-            if found:
-                yield await _rows(site, request.query_params, found)
+            batch = tail.take()
+            if batch:
+                yield await _rows(site, request.query_params, batch)
             rate = 0.7 * rate + 0.3 * (tail.seen - seen_before) / _EVERY_S
             seen_before = tail.seen
             state = tail.error or ("reading" if tail.reading.is_set() else "starting")
@@ -86,12 +86,12 @@ async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
 
 async def start(request: Request) -> Response:
     """A form, because a search takes the cluster's time; it changes nothing, so that any role may."""
-    given = await read_form(request, max_fields=50)
-    fields = QueryParams([(name, str(given.get(name, ""))) for name in _FORM_FIELDS])
+    form_data = await read_form(request, max_fields=50)
+    fields = QueryParams([(name, str(form_data.get(name, ""))) for name in _FORM_FIELDS])
     site = site_of(request)
     _, topic = await find(request)
-    wanted = filter_of(fields)
-    if wanted.empty:
+    message_filter = filter_of(fields)
+    if message_filter.empty:
         raise ConsoleError(
             "Say what to look for: a part of the key or value, a header, or a path such as $.user.id == 7."
         )
@@ -99,7 +99,7 @@ async def start(request: Request) -> Response:
     if place.begin == "newest":
         place = place_of(QueryParams({**dict(fields), "begin": "oldest"}))
     search = site.searches.start(
-        Search(topic.name, place, wanted, decoders_of(site, fields)[1], owner=site.user.name), site.reach
+        Search(topic.name, place, message_filter, decoders_of(site, fields)[1], owner=site.user.name), site.reach
     )
     return RedirectResponse(f"/topics/{path_part(topic.name)}/search/{search.id}?{fields}", status_code=303)
 
@@ -107,7 +107,7 @@ async def start(request: Request) -> Response:
 async def show(request: Request) -> Response:
     search = _search(request)
     _, topic = await find(request)
-    given = request.query_params
+    parameters = request.query_params
     return page_response(
         request,
         "messages.html",
@@ -122,7 +122,7 @@ async def show(request: Request) -> Response:
         rows=[],
         count=0,
         query=str(request.url.query),
-        given=given,
+        parameters=parameters,
         search=search,
         most=MAX_HITS,
     )
@@ -138,10 +138,10 @@ async def _search_events(request: Request, search: Search) -> AsyncIterator[byte
     while not await request.is_disconnected() and await site.access.still_in(request):
         state = search.state  # once: its thread goes on, and a page that reads "cancelled" has its buttons off
         over = state in ENDED
-        found = search.hits[sent : sent + 100]
-        if found:
-            sent += len(found)
-            yield await _rows(site, request.query_params, found)
+        hits = search.hits[sent : sent + 100]
+        if hits:
+            sent += len(hits)
+            yield await _rows(site, request.query_params, hits)
         more = sent < len(search.hits)
         texts = {
             "live-state": search.error or state,

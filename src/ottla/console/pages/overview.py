@@ -78,38 +78,40 @@ def topic_rate(history: History | UserHistory, name: str) -> float | None:
 
 def concerns(snapshot: Snapshot, lags: dict[str, Lag]) -> list[Concern]:
     """What a person should look at, worst first."""
-    found = []
+    concern_list = []
     for topic in snapshot.topics.values():
         href = f"/topics/{path_part(topic.name)}"
         if topic.leaderless:
-            found.append(
+            concern_list.append(
                 Concern("bad", f"{topic.name}: {topic.leaderless} partitions have no leader and cannot be used", href)
             )
         elif topic.under_replicated:
-            found.append(
+            concern_list.append(
                 Concern("warn", f"{topic.name}: {topic.under_replicated} partitions lack replicas in sync", href)
             )
     for broker in snapshot.brokers:
         href = f"/brokers/{broker.id}"
-        found += [
+        concern_list += [
             Concern("bad", f"broker {broker.id}: log directory {path} is offline", href) for path in broker.offline_dirs
         ]
         if broker.disk_total and broker.disk_free is not None and broker.disk_free < broker.disk_total * _DISK_LOW:
-            found.append(Concern("warn", f"broker {broker.id}: less than a tenth of its disk is free", href))
-    found += _group_concerns(snapshot.groups, lags)
-    found += [Concern("warn", f"could not ask for {problem}", "/brokers") for problem in snapshot.problems]
-    return sorted(found, key=lambda concern: concern.level != "bad")[:50]
+            concern_list.append(Concern("warn", f"broker {broker.id}: less than a tenth of its disk is free", href))
+    concern_list += _group_concerns(snapshot.groups, lags)
+    concern_list += [Concern("warn", f"could not ask for {problem}", "/brokers") for problem in snapshot.problems]
+    return sorted(concern_list, key=lambda concern: concern.level != "bad")[:50]
 
 
 def _group_concerns(groups: dict[str, GroupRow], lags: dict[str, Lag]) -> list[Concern]:
-    found = []
+    concern_list = []
     for name, lag in lags.items():
         href = f"/groups/{path_part(name)}"
         if lag.records and groups[name].state == "Empty":
-            found.append(Concern("warn", f"group {name} has {lag.records:,} records to read and no member", href))
+            concern_list.append(
+                Concern("warn", f"group {name} has {lag.records:,} records to read and no member", href)
+            )
         elif lag.records and lag.seconds is not None and lag.seconds > _BEHIND_S:
-            found.append(Concern("warn", f"group {name} is {lag.seconds / 60:.0f} minutes behind", href))
-    return found
+            concern_list.append(Concern("warn", f"group {name} is {lag.seconds / 60:.0f} minutes behind", href))
+    return concern_list
 
 
 ROUTES = [Route("/", show), Route("/overview/live", fragment)]

@@ -42,8 +42,8 @@ def call(site: Site, method: str, path: str) -> Any:
 
 
 def running(site: Site) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = call(site, "GET", "/pipelines") or []
-    return found
+    pipelines: list[dict[str, Any]] = call(site, "GET", "/pipelines") or []
+    return pipelines
 
 
 def pipeline_drawing(graph: dict[str, Any]) -> Drawing:
@@ -69,10 +69,10 @@ async def show(request: Request) -> Response:
     return page_response(request, "pipelines.html", "pipelines", pipelines=pipelines, reason=reason)
 
 
-async def one(request: Request) -> Response:
+async def show_pipeline(request: Request) -> Response:
     site, name = site_of(request), request.path_params["pipeline"]
     where = f"/pipelines/{path_part(name)}"
-    if name not in {each.get("name") for each in await site.gateway.in_thread(lambda: running(site))}:
+    if name not in {pipeline.get("name") for pipeline in await site.gateway.in_thread(lambda: running(site))}:
         raise ConsoleError(f"There is no pipeline or connector {name}.", status=404)
     pipeline = await site.gateway.in_thread(lambda: call(site, "GET", where))
     drawing, reason = None, ""
@@ -95,6 +95,6 @@ async def control(request: Request) -> Response:
 
 ROUTES = [
     Route("/pipelines", show),
-    Route("/pipelines/{pipeline}", one),
+    Route("/pipelines/{pipeline}", show_pipeline),
     Route("/pipelines/{pipeline}/{action}", control, methods=["POST"]),
 ]

@@ -22,23 +22,23 @@ async def show(request: Request) -> Response:
 
 
 async def change(request: Request) -> Response:
-    given = await form(request, "admin")
+    form_data = await form(request, "admin")
     entity: dict[str, str | None] = {}
     for kind in _KINDS:
-        who = text(given, kind).strip()
+        who = text(form_data, kind).strip()
         if who:
             entity[kind] = None if who == _DEFAULT else who
     if not entity:
         raise ConsoleError("Say for whom: a user, a client id or an address.")
-    name = text(given, "name")
+    name = text(form_data, "name")
     if name not in QUOTAS:
         raise ConsoleError(f"{name!r} is no quota; one of {', '.join(QUOTAS)}")
     value: float | None = None
-    if text(given, "remove") != "yes":
+    if text(form_data, "remove") != "yes":
         try:
-            value = float(text(given, "value"))
+            value = float(text(form_data, "value"))
         except ValueError:
-            raise ConsoleError(f"{text(given, 'value')!r} is not a number") from None
+            raise ConsoleError(f"{text(form_data, 'value')!r} is not a number") from None
     gateway = site_of(request).gateway
     await gateway.ask(lambda cluster: set_quota(cluster, entity, name, value))
     of = tuple(sorted(entity.items()))

@@ -19,8 +19,8 @@ async def show(request: Request) -> Response:
 
 
 async def run(request: Request) -> Response:
-    given = await form(request, "viewer", anywhere=True)
-    site, query = site_of(request), text(given, "query")
+    form_data = await form(request, "viewer", anywhere=True)
+    site, query = site_of(request), text(form_data, "query")
     answer: Answer | None = None
     problem, started = "", time.monotonic()
     try:

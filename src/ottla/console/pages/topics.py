@@ -37,15 +37,15 @@ async def new(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    given = await form(request, anywhere=True)
-    name = text(given, "name").strip()
+    form_data = await form(request, anywhere=True)
+    name = text(form_data, "name").strip()
     site_of(request).access.require(request, "operator", TOPIC, name)
-    partitions = number(text(given, "partitions"), "Partitions", -1)
-    factor = number(text(given, "replication_factor"), "Replication factor", -1)
+    partitions = number(text(form_data, "partitions"), "Partitions", -1)
+    factor = number(text(form_data, "replication_factor"), "Replication factor", -1)
     configs = {
         setting: value.strip()
         for setting in ("cleanup.policy", "retention.ms", "retention.bytes")
-        if (value := text(given, setting)).strip()
+        if (value := text(form_data, setting)).strip()
     }
     site = site_of(request)
     await site.gateway.ask(

@@ -36,8 +36,8 @@ def list_transactions(cluster: Cluster, brokers: list[int]) -> list[TransactionR
         answer = cluster.node_call("listTransactions", broker, ListTransactionsRequest(), ListTransactionsResponse)
         check(answer.error_code)
         rows += [
-            TransactionRow(found.transactional_id, found.transaction_state, found.producer_id, broker)
-            for found in answer.transaction_states
+            TransactionRow(state.transactional_id, state.transaction_state, state.producer_id, broker)
+            for state in answer.transaction_states
         ]
     return sorted(rows, key=lambda row: (row.state != "Ongoing", row.id))[:_MOST]
 
@@ -55,7 +55,7 @@ async def show(request: Request) -> Response:
     return page_response(request, "transactions.html", "transactions", rows=rows, reason=reason)
 
 
-async def one(request: Request) -> Response:
+async def show_transaction(request: Request) -> Response:
     name = request.path_params["transaction"]
 
     def describe(cluster: Cluster) -> DescribeTransactionsResponse:
@@ -68,12 +68,12 @@ async def one(request: Request) -> Response:
             kind=TRANSACTION,
         )
 
-    found = (await site_of(request).gateway.ask(describe)).transaction_states[0]
-    if found.error_code:
+    transaction = (await site_of(request).gateway.ask(describe)).transaction_states[0]
+    if transaction.error_code:
         raise ConsoleError(f"There is no transactional id {name}.", status=404)
-    started = found.transaction_start_time_ms
+    started = transaction.transaction_start_time_ms
     age_s = max(0.0, time.time() - started / 1000) if started >= 0 else None
-    return page_response(request, "transaction.html", "transactions", found=found, age_s=age_s)
+    return page_response(request, "transaction.html", "transactions", transaction=transaction, age_s=age_s)
 
 
-ROUTES = [Route("/transactions", show), Route("/transactions/{transaction:path}", one)]
+ROUTES = [Route("/transactions", show), Route("/transactions/{transaction:path}", show_transaction)]

@@ -56,12 +56,12 @@
     table.tBodies[0].append(...keyed.flatMap(([, rows]) => rows));
   }
   function groups(table) {
-    const found = [];
+    const rowGroups = [];
     for (const row of table.tBodies[0].rows) {
-      if (row.classList.contains("message-detail") && found.length) found[found.length - 1].push(row);
-      else found.push([row]);
+      if (row.classList.contains("message-detail") && rowGroups.length) rowGroups.at(-1).push(row);
+      else rowGroups.push([row]);
     }
-    return found;
+    return rowGroups;
   }
 
   document.addEventListener("input", (event) => {
@@ -71,11 +71,11 @@
     filter(id);
   });
   function filter(id) {
-    const table = document.getElementById(id), wanted = (chosen.get(id)?.text ?? "").toLowerCase();
+    const table = document.getElementById(id), searched = (chosen.get(id)?.text ?? "").toLowerCase();
     let shown = 0;
     for (const [row, ...details] of groups(table)) {
-      row.hidden = ![row, ...details].some((each) => each.textContent.toLowerCase().includes(wanted));
-      if (row.hidden) for (const each of details) each.hidden = true;
+      row.hidden = ![row, ...details].some((part) => part.textContent.toLowerCase().includes(searched));
+      if (row.hidden) for (const detail of details) detail.hidden = true;
       else shown += 1;
       if (row.hidden) row.querySelector("[aria-expanded]")?.setAttribute("aria-expanded", "false");
     }
