@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.client.cluster import Cluster
 from ottla.client.settings import client_settings
-from ottla.console.cluster.access import Acl, create_acl
+from ottla.console.cluster.access import AclRow, create_acl
 from ottla.security.web import hash_password
 from ottla.testing import Broker
 from tests.console.site import PATIENT, ServedConsole
@@ -61,7 +61,7 @@ class SecuredCluster:
     def allow(self, who: str, resource: int, name: str, *operations: int, pattern: int = LITERAL) -> None:
         with Cluster(client_settings(self.plain, PATIENT)) as cluster:
             for operation in operations:
-                create_acl(cluster, Acl(resource, name, pattern, f"User:{who}", "*", operation, ALLOW))
+                create_acl(cluster, AclRow(resource, name, pattern, f"User:{who}", "*", operation, ALLOW))
 
     def make(self, *topics: str) -> None:
         for future in self._admin.create_topics([NewTopic(name, 2, 1) for name in topics]).values():

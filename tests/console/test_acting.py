@@ -14,7 +14,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 from ottla.client.settings import client_settings
 from ottla.console.cluster import acting
-from ottla.console.cluster.access import Acl, create_acl, delete_acl, list_acls, list_users
+from ottla.console.cluster.access import AclRow, create_acl, delete_acl, list_acls, list_users
 from ottla.console.errors import ConsoleError
 from ottla.security.web import WebAccessError
 from tests.console.secured_cluster import (
@@ -173,7 +173,7 @@ def test_a_right_that_was_taken_away_is_gone_at_once(console: ServedConsole, clu
     alice = Person(console, "alice")
     assert "first" in alice.get("/topics/lent/messages").text
     with Cluster(client_settings(cluster.plain)) as admin:
-        assert delete_acl(admin, Acl(TOPIC, "lent", LITERAL, "User:alice", "*", READ, ALLOW)) == 1
+        assert delete_acl(admin, AclRow(TOPIC, "lent", LITERAL, "User:alice", "*", READ, ALLOW)) == 1
     deadline = time.monotonic() + 60
     while alice.get("/topics/lent/messages").status_code == 200:
         assert time.monotonic() < deadline
@@ -182,7 +182,7 @@ def test_a_right_that_was_taken_away_is_gone_at_once(console: ServedConsole, clu
 
 def test_whom_the_cluster_gives_no_token_for_gets_no_page(console: ServedConsole, cluster: SecuredCluster) -> None:
     with Cluster(client_settings(cluster.plain)) as admin:
-        create_acl(admin, Acl(USER, "User:eve", LITERAL, "User:console", "*", CREATE_TOKENS, DENY))
+        create_acl(admin, AclRow(USER, "User:eve", LITERAL, "User:console", "*", CREATE_TOKENS, DENY))
     eve = Person(console, "eve")
     answer = eve.get("/topics")
     assert answer.status_code == 403

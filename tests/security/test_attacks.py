@@ -12,7 +12,7 @@ import pytest
 
 from ottla.client.cluster import Cluster
 from ottla.client.settings import client_settings
-from ottla.console.cluster.access import Acl, create_acl
+from ottla.console.cluster.access import AclRow, create_acl
 from ottla.controller.delegation_tokens import create_token
 from ottla.controller.state import RequestContext
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -23,7 +23,7 @@ from ottla.protocol.generated.envelope_request import EnvelopeRequest
 from ottla.protocol.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
 from ottla.protocol.generated.renew_delegation_token_request import RenewDelegationTokenRequest
 from ottla.protocol.generated.vote_request import VoteRequest
-from ottla.security.acls import Acl as StoredAcl
+from ottla.security.acls import AclRow as StoredAcl
 from ottla.security.acls import Authorizer
 from ottla.testing import Broker
 from tests.console.secured_cluster import ALLOW, CREATE_TOKENS, DENY, LITERAL, USER
@@ -129,8 +129,8 @@ def test_a_token_is_for_a_user_or_for_nobody(broker: Broker) -> None:
     port = broker.node.ports["SASL_PLAINTEXT"]
     login = {"sasl.jaas.config": jaas(PLAIN_MODULE, username="node", password="n"), "sasl.mechanism": "PLAIN"}
     with Cluster(client_settings(f"127.0.0.1:{port}", {"security.protocol": "SASL_PLAINTEXT", **login})) as cluster:
-        create_acl(cluster, Acl(USER, "*", LITERAL, "User:eve", "*", CREATE_TOKENS, ALLOW))
-        create_acl(cluster, Acl(USER, "User:node", LITERAL, "User:eve", "*", CREATE_TOKENS, DENY))
+        create_acl(cluster, AclRow(USER, "*", LITERAL, "User:eve", "*", CREATE_TOKENS, ALLOW))
+        create_acl(cluster, AclRow(USER, "User:node", LITERAL, "User:eve", "*", CREATE_TOKENS, DENY))
     with Session(port).plain("eve", "e") as eve:
         for kind in ("User", "Foo", "user", ""):
             answer = eve.ask(CreateDelegationTokenRequest(kind, "node", [], -1), 3)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ottla.cli.profiles import Profile
     from ottla.console.cluster.history import History
-    from ottla.console.cluster.snapshot import Snapshot
+    from ottla.console.cluster.snapshot import ClusterSnapshot
 
 
 @click.command()
@@ -59,7 +59,7 @@ def top(where: Profile, every: float, count: int) -> None:
         sys.exit(1)
 
 
-def screen(snapshot: Snapshot, history: History) -> Group:
+def screen(snapshot: ClusterSnapshot, history: History) -> Group:
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table

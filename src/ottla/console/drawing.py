@@ -12,7 +12,7 @@ _LONGEST = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DrawingNode:
     id: str
     label: str
     kind: str
@@ -22,7 +22,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    node: Node
+    node: DrawingNode
     x: int
     y: int
 
@@ -41,7 +41,7 @@ class Drawing:
     box_width: int = WIDTH
 
 
-def draw(columns: Iterable[Sequence[Node]], lines: Iterable[tuple[int, str, int, str]]) -> Drawing:
+def draw(columns: Iterable[Sequence[DrawingNode]], lines: Iterable[tuple[int, str, int, str]]) -> Drawing:
     """Each line leads from a node of one column to a node of another; columns without nodes take no room."""
     places: dict[tuple[int, str], Box] = {}
     used = 0

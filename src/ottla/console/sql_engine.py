@@ -17,7 +17,7 @@ MAX_RECORDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     columns: list[str]
     rows: list[tuple[Any, ...]]
     more: bool
@@ -25,7 +25,7 @@ class Answer:
     """Topic -> the end offsets that the answer is true at."""
 
 
-def run_query(site: Site, query: str) -> Answer:
+def run_query(site: Site, query: str) -> QueryResult:
     """With the rights of the site's user, and its masks."""
     from ottla.tables.query import Cage, run_sql
     from ottla.tables.topics import TableError
@@ -52,7 +52,7 @@ def run_query(site: Site, query: str) -> Answer:
         rows = [tuple(row) for row in zip(*(column.to_pylist() for column in shown.columns), strict=True)]
     except (OverflowError, ValueError) as error:
         raise ConsoleError(f"The answer has a value that cannot be shown ({error}); cast it to text.") from error
-    return Answer(
+    return QueryResult(
         list(table.column_names),
         rows,
         table.num_rows > MAX_SQL_ROWS,

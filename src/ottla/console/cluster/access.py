@@ -30,7 +30,7 @@ _ITERATIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Acl:
+class AclRow:
     resource: int
     name: str
     pattern: int
@@ -40,7 +40,7 @@ class Acl:
     permission: int
 
 
-def list_acls(cluster: Cluster) -> list[Acl]:
+def list_acls(cluster: Cluster) -> list[AclRow]:
     from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
     from ottla.protocol.generated.describe_acls_response import DescribeAclsResponse
 
@@ -52,7 +52,7 @@ def list_acls(cluster: Cluster) -> list[Acl]:
     check(answer.error_code, answer.error_message)
     return sorted(
         (
-            Acl(
+            AclRow(
                 resource.resource_type,
                 resource.resource_name,
                 resource.pattern_type,
@@ -68,7 +68,7 @@ def list_acls(cluster: Cluster) -> list[Acl]:
     )
 
 
-def create_acl(cluster: Cluster, acl: Acl) -> None:
+def create_acl(cluster: Cluster, acl: AclRow) -> None:
     from ottla.protocol.generated.create_acls_request import AclCreation, CreateAclsRequest
     from ottla.protocol.generated.create_acls_response import CreateAclsResponse
 
@@ -77,7 +77,7 @@ def create_acl(cluster: Cluster, acl: Acl) -> None:
     check(answer.results[0].error_code, answer.results[0].error_message)
 
 
-def delete_acl(cluster: Cluster, acl: Acl) -> int:
+def delete_acl(cluster: Cluster, acl: AclRow) -> int:
     from ottla.protocol.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
     from ottla.protocol.generated.delete_acls_response import DeleteAclsResponse
 
@@ -132,7 +132,7 @@ def remove_user(cluster: Cluster, user: str, mechanism: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class QuotaRow:
     entity: tuple[tuple[str, str | None], ...]
     """("user", name), ("client-id", None): None stands for the default."""
     values: tuple[tuple[str, float], ...]
@@ -142,7 +142,7 @@ class Quota:
         return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in self.entity)
 
 
-def list_quotas(cluster: Cluster) -> list[Quota]:
+def list_quotas(cluster: Cluster) -> list[QuotaRow]:
     from ottla.protocol.generated.describe_client_quotas_request import DescribeClientQuotasRequest
     from ottla.protocol.generated.describe_client_quotas_response import DescribeClientQuotasResponse
 
@@ -151,7 +151,7 @@ def list_quotas(cluster: Cluster) -> list[Quota]:
     )
     check(answer.error_code, answer.error_message)
     return [
-        Quota(
+        QuotaRow(
             tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)),
             tuple(sorted((value.key, value.value) for value in entry.values)),
         )

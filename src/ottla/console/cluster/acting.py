@@ -21,7 +21,7 @@ from ottla.client.errors import AuthenticationFailed, BadSettings, ClientError, 
 from ottla.client.settings import ClientSettings
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.gateway import Gateway
-from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.create_delegation_token_request import CreateDelegationTokenRequest
@@ -64,7 +64,7 @@ class Acting:
         self.gateway = gateway
         self.properties = properties
         self.made = self.used = time.monotonic()
-        self._snapshot: Snapshot | None = None
+        self._snapshot: ClusterSnapshot | None = None
         self._seen_at = 0.0
         self._looking = asyncio.Lock()
 
@@ -72,7 +72,7 @@ class Acting:
     def settings(self) -> ClientSettings:
         return self.gateway.settings
 
-    async def look(self, max_age_s: float) -> Snapshot:
+    async def look(self, max_age_s: float) -> ClusterSnapshot:
         """Never older than `max_age_s`: what the cluster has forbidden since is not shown."""
         async with self._looking:
             if self._snapshot is None or time.monotonic() - self._seen_at > max_age_s:

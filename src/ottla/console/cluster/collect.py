@@ -11,7 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.console.cluster.groups import committed_offsets, list_groups
 from ottla.console.cluster.offsets import leader_offsets
-from ottla.console.cluster.snapshot import BrokerRow, GroupRow, Partition, PartitionRow, Snapshot, TopicRow
+from ottla.console.cluster.snapshot import BrokerRow, ClusterSnapshot, GroupRow, Partition, PartitionRow, TopicRow
 from ottla.model.errors import KafkaError
 from ottla.model.ids import uuid_to_str
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
@@ -22,7 +22,7 @@ from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 Result = TypeVar("Result")
 
 
-def collect(cluster: Cluster) -> Snapshot:
+def collect(cluster: Cluster) -> ClusterSnapshot:
     """Raises an error only if the metadata cannot be read; `problems` lists every other failed call."""
     started = time.monotonic()
     problems: list[str] = []
@@ -41,7 +41,7 @@ def collect(cluster: Cluster) -> Snapshot:
     answering = [row.id for row in brokers if row.answers]
     groups = _try(problems, "groups", lambda: _groups(cluster, answering)) or {}
     topics = _topics(metadata, starts, ends, sizes)
-    return Snapshot(
+    return ClusterSnapshot(
         taken_ms=int(time.time() * 1000),
         cluster_id=metadata.cluster_id or "",
         controller_id=metadata.controller_id,

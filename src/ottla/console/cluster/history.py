@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from ottla.console.cluster.snapshot import Partition, Snapshot
+from ottla.console.cluster.snapshot import ClusterSnapshot, Partition
 
 POINTS = 720
 """Of each ring: an hour at one look every five seconds."""
@@ -56,7 +56,7 @@ class Ring:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class ReadLag:
     records: int
     seconds: float | None
     """None when it goes back further than the history."""
@@ -71,7 +71,7 @@ class History:
         self.lag_by_group: dict[str, Ring] = {}
         self._ends: dict[Partition, Ring] = {}
 
-    def add(self, snapshot: Snapshot) -> None:
+    def add(self, snapshot: ClusterSnapshot) -> None:
         now = snapshot.taken_ms / 1000
         own = [topic for topic in snapshot.topics.values() if not topic.internal]
         self.written.add(now, sum(topic.written for topic in own))
@@ -84,7 +84,7 @@ class History:
                 self.size_by_topic.setdefault(topic.name, Ring()).add(now, topic.size)
         self._add_groups(snapshot, now)
 
-    def _add_groups(self, snapshot: Snapshot, now: float) -> None:
+    def _add_groups(self, snapshot: ClusterSnapshot, now: float) -> None:
         ends = snapshot.ends()
         read = {where for group in snapshot.groups.values() for where in group.committed}
         for where in self._ends.keys() - read:
@@ -97,25 +97,25 @@ class History:
             lag = sum(max(0, ends[where] - offset) for where, offset in group.committed.items() if where in ends)
             self.lag_by_group.setdefault(group.id, Ring()).add(now, lag)
 
-    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> Lag:
+    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> ReadLag:
         if committed >= end:
-            return Lag(0, 0.0)
+            return ReadLag(0, 0.0)
         ring = self._ends.get(where)
         if ring is None or not ring.times:
-            return Lag(end - committed, None)
+            return ReadLag(end - committed, None)
         passed = bisect_right(ring.values, committed)
         if passed >= len(ring.times):
-            return Lag(end - committed, 0.0)
+            return ReadLag(end - committed, 0.0)
         if passed == 0:
             # The first look already found it behind: at least as old as that.
-            return Lag(end - committed, max(0.0, now_s - ring.times[0]), at_least=True)
+            return ReadLag(end - committed, max(0.0, now_s - ring.times[0]), at_least=True)
         before, after = passed - 1, passed
         grown = ring.values[after] - ring.values[before]
         part = (committed - ring.values[before]) / grown if grown > 0 else 0.0
         moment = ring.times[before] + part * (ring.times[after] - ring.times[before])
-        return Lag(end - committed, max(0.0, now_s - moment))
+        return ReadLag(end - committed, max(0.0, now_s - moment))
 
-    def lags(self, snapshot: Snapshot) -> dict[str, Lag]:
+    def lags(self, snapshot: ClusterSnapshot) -> dict[str, ReadLag]:
         """Of every group: the sum of the records, the longest of the times."""
         ends, now_s = snapshot.ends(), snapshot.taken_ms / 1000
         return {
@@ -130,8 +130,8 @@ class History:
         }
 
 
-def total_lag(lags: list[Lag]) -> Lag:
+def total_lag(lags: list[ReadLag]) -> ReadLag:
     behind = [lag for lag in lags if lag.records]
     lag_seconds = [lag.seconds for lag in behind if lag.seconds is not None]
     seconds = max(lag_seconds) if lag_seconds else (None if behind else 0.0)
-    return Lag(sum(lag.records for lag in lags), seconds, any(lag.at_least for lag in behind))
+    return ReadLag(sum(lag.records for lag in lags), seconds, any(lag.at_least for lag in behind))

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.gateway import Gateway, until_it_shows
-from ottla.console.cluster.history import History, Lag
-from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.cluster.history import History, ReadLag
+from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
 
 _SLOW_S = 1.0
@@ -24,11 +24,11 @@ class Sampler:
     def __init__(self, gateway: Gateway, interval_s: float) -> None:
         self._gateway = gateway
         self._interval_s = interval_s
-        self._looking: asyncio.Future[Snapshot] | None = None
+        self._looking: asyncio.Future[ClusterSnapshot] | None = None
         self._task: asyncio.Task[None] | None = None
         self.history = History()
-        self.snapshot: Snapshot | None = None
-        self.lags: dict[str, Lag] = {}
+        self.snapshot: ClusterSnapshot | None = None
+        self.lags: dict[str, ReadLag] = {}
         """Of every group in the snapshot: worked out once a look, however many pages ask."""
         self.error = ""
         self._seen_at = 0.0
@@ -42,7 +42,7 @@ class Sampler:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def current(self, *, max_age_s: float | None = None) -> Snapshot:
+    async def current(self, *, max_age_s: float | None = None) -> ClusterSnapshot:
         """The last snapshot unless it is too old. Raises ConsoleError if there is no snapshot and sampling fails.
 
         If the cluster answers slowly (a broker has just died), the page gets the old snapshot and does not wait.
@@ -59,24 +59,24 @@ class Sampler:
         except TimeoutError:
             return snapshot
 
-    async def look(self) -> Snapshot:
+    async def look(self) -> ClusterSnapshot:
         """A sample that starts after this call: a sample under way may have missed a change that was just made."""
         if self._looking is not None and not self._looking.done():
             with contextlib.suppress(ConsoleError):
                 await asyncio.shield(self._looking)
         return await self._next()
 
-    async def _next(self) -> Snapshot:
+    async def _next(self) -> ClusterSnapshot:
         """The sample that is under way, or a new sample; concurrent callers share it."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)
 
-    async def look_until(self, seen: Callable[[Snapshot], bool]) -> Snapshot:
+    async def look_until(self, seen: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
         """Fresh looks until a change shows, or for a few seconds."""
         return await until_it_shows(self.look, seen)
 
-    async def _look(self) -> Snapshot:
+    async def _look(self) -> ClusterSnapshot:
         try:
             snapshot = await self._gateway.ask(collect)
         except ConsoleError as error:

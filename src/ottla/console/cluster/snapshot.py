@@ -96,7 +96,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class ClusterSnapshot:
     taken_ms: int
     cluster_id: str
     controller_id: int

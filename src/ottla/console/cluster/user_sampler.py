@@ -13,15 +13,15 @@ from typing import Any
 
 from ottla.console.cluster.acting import Acting
 from ottla.console.cluster.gateway import until_it_shows
-from ottla.console.cluster.history import History, Lag, Ring
+from ottla.console.cluster.history import History, ReadLag, Ring
 from ottla.console.cluster.sampler import Sampler
-from ottla.console.cluster.snapshot import Partition, Snapshot
+from ottla.console.cluster.snapshot import ClusterSnapshot, Partition
 from ottla.security.grants import CONSUMER_GROUP, TOPIC, Rights
 
 _FRESH_S = 5.0
 
 
-def narrowed(snapshot: Snapshot, rights: Rights) -> Snapshot:
+def narrowed(snapshot: ClusterSnapshot, rights: Rights) -> ClusterSnapshot:
     """Only what the grants name; of brokers only what everybody who connects learns."""
     if not rights.limited:
         return snapshot
@@ -43,28 +43,28 @@ class UserSampler:
         self._shared = shared
         self._rights = rights
         self._acting = acting
-        self.snapshot: Snapshot | None = None
+        self.snapshot: ClusterSnapshot | None = None
 
     @property
     def error(self) -> str:
         return self._shared.error if self._acting is None else ""
 
-    async def current(self, *, max_age_s: float | None = None) -> Snapshot:
+    async def current(self, *, max_age_s: float | None = None) -> ClusterSnapshot:
         if self._acting is not None:
             snapshot = await self._acting.look(_FRESH_S if max_age_s is None else max_age_s)
         else:
             snapshot = await self._shared.current(max_age_s=max_age_s)
         return self._keep(snapshot)
 
-    async def look(self) -> Snapshot:
+    async def look(self) -> ClusterSnapshot:
         if self._acting is not None:
             return self._keep(await self._acting.look(0))
         return self._keep(await self._shared.look())
 
-    async def look_until(self, seen: Callable[[Snapshot], bool]) -> Snapshot:
+    async def look_until(self, seen: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
         return await until_it_shows(self.look, seen)
 
-    def _keep(self, snapshot: Snapshot) -> Snapshot:
+    def _keep(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         self.snapshot = narrowed(snapshot, self._rights)
         return self.snapshot
 
@@ -73,14 +73,14 @@ class UserSampler:
         return UserHistory(self._shared.history, self.snapshot)
 
     @property
-    def lags(self) -> dict[str, Lag]:
+    def lags(self) -> dict[str, ReadLag]:
         return {} if self.snapshot is None else self._shared.history.lags(self.snapshot)
 
 
 class UserHistory:
     """The shared history of what is in a person's snapshot."""
 
-    def __init__(self, shared: History, snapshot: Snapshot | None) -> None:
+    def __init__(self, shared: History, snapshot: ClusterSnapshot | None) -> None:
         self._shared = shared
         self._topics = snapshot.topics if snapshot is not None else {}
         self._groups = snapshot.groups if snapshot is not None else {}
@@ -102,7 +102,7 @@ class UserHistory:
         """Always empty: a group may also read topics that this person does not see, and the sum would reveal them."""
         return {}
 
-    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> Lag:
+    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> ReadLag:
         return self._shared.lag(where, committed, end, now_s)
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.reach import Client
-from ottla.console.messages.record import Record, from_message
-from ottla.console.messages.span import Span, Walk, consumer, from_offset, since, whole
+from ottla.console.messages.record import BrowsedRecord, from_message
+from ottla.console.messages.span import TopicSpan, Walk, consumer, from_offset, since, whole
 
 _PATIENCE_S = 15.0
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -23,7 +23,7 @@ class Place:
     at: str = ""
     partitions: frozenset[int] = frozenset()
 
-    def span(self, reader: object, topic: str, *, as_far_as_led: bool = False) -> Span:
+    def span(self, reader: object, topic: str, *, as_far_as_led: bool = False) -> TopicSpan:
         span = whole(reader, topic, self.partitions, as_far_as_led=as_far_as_led)
         if self.begin == "offset":
             return from_offset(span, _offset(self.at))
@@ -34,8 +34,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    records: list[Record]
-    span: Span
+    records: list[BrowsedRecord]
+    span: TopicSpan
     complete: bool
     """False when time ran out before everything asked for was read."""
 
@@ -45,7 +45,7 @@ def browse(client: Client, topic: str, place: Place, count: int) -> Page:
         span = place.span(reader, topic, as_far_as_led=True)
         page_span = span.last(count) if place.begin == "newest" else span.first(count)
         walk = Walk(reader, page_span)
-        records: list[Record] = []
+        records: list[BrowsedRecord] = []
         deadline = time.monotonic() + _PATIENCE_S
         while not walk.done and time.monotonic() < deadline:
             records += [from_message(message) for message in walk.step(500, 0.25)]

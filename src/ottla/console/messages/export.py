@@ -19,7 +19,7 @@ from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import Place
 from ottla.console.messages.filters import Predicate
 from ottla.console.messages.reach import Client
-from ottla.console.messages.record import Record, from_message
+from ottla.console.messages.record import BrowsedRecord, from_message
 from ottla.console.messages.span import Walk, consumer
 from ottla.console.settings import MAX_EXPORT
 
@@ -31,7 +31,7 @@ _BATCH = 5_000
 
 def records(
     client: Client, topic: str, place: Place, predicate: Predicate | None, limit: int
-) -> Iterator[list[Record]]:
+) -> Iterator[list[BrowsedRecord]]:
     """Batches of the wanted records, at most `limit` in all."""
     left = min(limit, MAX_EXPORT)
     with consumer(client) as reader:
@@ -49,7 +49,7 @@ def records(
                 yield [from_message(message) for message in chosen]
 
 
-def as_csv(batches: Iterator[list[Record]]) -> Iterator[bytes]:
+def as_csv(batches: Iterator[list[BrowsedRecord]]) -> Iterator[bytes]:
     yield (",".join(COLUMNS) + "\r\n").encode()
     for batch in batches:
         text = io.StringIO()
@@ -60,12 +60,12 @@ def as_csv(batches: Iterator[list[Record]]) -> Iterator[bytes]:
         yield text.getvalue().encode()
 
 
-def as_json_lines(batches: Iterator[list[Record]]) -> Iterator[bytes]:
+def as_json_lines(batches: Iterator[list[BrowsedRecord]]) -> Iterator[bytes]:
     for batch in batches:
         yield "".join(json.dumps(_row(record), ensure_ascii=False) + "\n" for record in batch).encode()
 
 
-def as_parquet(batches: Iterator[list[Record]]) -> Iterator[bytes]:
+def as_parquet(batches: Iterator[list[BrowsedRecord]]) -> Iterator[bytes]:
     """Key, value and headers as bytes, the columns named as Spark's Kafka source names them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -94,7 +94,7 @@ def as_parquet(batches: Iterator[list[Record]]) -> Iterator[bytes]:
 WRITERS = {"csv": as_csv, "jsonl": as_json_lines, "parquet": as_parquet}
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: BrowsedRecord) -> dict[str, Any]:
     key, key_encoding = _text(record.key)
     value, value_encoding = _text(record.value)
     return {

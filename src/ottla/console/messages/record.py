@@ -10,7 +10,7 @@ TIMESTAMP_KINDS = {1: "CreateTime", 2: "LogAppendTime"}
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class BrowsedRecord:
     topic: str
     partition: int
     offset: int
@@ -29,10 +29,10 @@ class Record:
         return time_text(self.timestamp_ms)
 
 
-def from_message(message: Any) -> Record:
+def from_message(message: Any) -> BrowsedRecord:
     """Of a confluent_kafka.Message that is not an error."""
     kind, timestamp_ms = message.timestamp()
-    return Record(
+    return BrowsedRecord(
         message.topic(),
         message.partition(),
         message.offset(),

@@ -16,7 +16,7 @@ from ottla.console.messages.browse import Place
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.filters import Filter
 from ottla.console.messages.reach import Client
-from ottla.console.messages.record import Record, from_message
+from ottla.console.messages.record import BrowsedRecord, from_message
 from ottla.console.messages.span import Walk, consumer
 from ottla.console.settings import MAX_HITS, MAX_SEARCHES
 
@@ -37,7 +37,7 @@ class Search:
         self.place = place
         self.state = "starting"
         self.error = ""
-        self.hits: list[Record] = []
+        self.hits: list[BrowsedRecord] = []
         self.hit_count = 0
         self.records_read = 0
         self.offsets_read = 0

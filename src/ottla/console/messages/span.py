@@ -38,7 +38,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TopicSpan:
     topic: str
     stretches: Mapping[int, Stretch]
     low: Mapping[int, int]
@@ -49,17 +49,17 @@ class Span:
     def length(self) -> int:
         return sum(stretch.length for stretch in self.stretches.values())
 
-    def last(self, count: int) -> Span:
+    def last(self, count: int) -> TopicSpan:
         """The newest `count` offsets, shared out evenly over the partitions that have any."""
         busy = [index for index, stretch in self.stretches.items() if stretch.length]
         share = max(1, -(-count // len(busy))) if busy else 0
         return self._with({i: Stretch(max(s.start, s.end - share), s.end) for i, s in self.stretches.items()})
 
-    def first(self, count: int) -> Span:
+    def first(self, count: int) -> TopicSpan:
         """At most `count` offsets of each partition from its start."""
         return self._with({i: Stretch(s.start, min(s.end, s.start + count)) for i, s in self.stretches.items()})
 
-    def _with(self, stretches: Mapping[int, Stretch]) -> Span:
+    def _with(self, stretches: Mapping[int, Stretch]) -> TopicSpan:
         return replace(self, stretches=stretches)
 
 
@@ -110,7 +110,9 @@ def _librdkafka_reader(reach: Reach, more: Mapping[str, Any]) -> Iterator[Any]:
         reader.close()
 
 
-def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset(), *, as_far_as_led: bool = False) -> Span:
+def whole(
+    reader: Any, topic: str, partitions: frozenset[int] = frozenset(), *, as_far_as_led: bool = False
+) -> TopicSpan:
     """Everything of the topic (or of some partitions) that is there now.
 
     ConsoleError when a partition has no leader, so that nothing is missed in silence; with `as_far_as_led` it is left
@@ -128,7 +130,7 @@ def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset(), *, 
         time.sleep(_AGAIN_S)
 
 
-def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as_led: bool) -> Span:
+def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as_led: bool) -> TopicSpan:
     from confluent_kafka import TopicPartition
 
     metadata = reader.list_topics(topic, timeout=_WAIT_S).topics[topic]
@@ -147,10 +149,10 @@ def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as
     for index in (index for index in indexes if index not in leaderless):
         low, high = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=_LEADER_WAIT_S)
         stretches[index] = Stretch(low, high)
-    return Span(topic, stretches, {index: stretch.start for index, stretch in stretches.items()}, leaderless)
+    return TopicSpan(topic, stretches, {index: stretch.start for index, stretch in stretches.items()}, leaderless)
 
 
-def since(reader: Any, span: Span, timestamp_ms: int) -> Span:
+def since(reader: Any, span: TopicSpan, timestamp_ms: int) -> TopicSpan:
     """From the first record at or after a time; a partition without such a record gets an empty stretch."""
     from confluent_kafka import TopicPartition
 
@@ -165,7 +167,7 @@ def since(reader: Any, span: Span, timestamp_ms: int) -> Span:
     )
 
 
-def from_offset(span: Span, offset: int) -> Span:
+def from_offset(span: TopicSpan, offset: int) -> TopicSpan:
     return replace(
         span, stretches={i: Stretch(max(s.start, min(offset, s.end)), s.end) for i, s in span.stretches.items()}
     )
@@ -174,7 +176,7 @@ def from_offset(span: Span, offset: int) -> Span:
 class Walk:
     """Reads a span in batches, and keeps the progress."""
 
-    def __init__(self, reader: Any, span: Span) -> None:
+    def __init__(self, reader: Any, span: TopicSpan) -> None:
         from confluent_kafka import TopicPartition
 
         self._reader = reader

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.filters import Predicate
 from ottla.console.messages.reach import Client
-from ottla.console.messages.record import Record, from_message
+from ottla.console.messages.record import BrowsedRecord, from_message
 from ottla.console.messages.span import consumer, whole
 
 _KEPT = 40
@@ -42,7 +42,7 @@ class Tail:
     def stop(self) -> None:
         self._stopped.set()
 
-    def take(self) -> list[Record]:
+    def take(self) -> list[BrowsedRecord]:
         """The newest messages since the last call, newest first."""
         with self._lock:
             taken = [from_message(message) for message in reversed(self._waiting)]

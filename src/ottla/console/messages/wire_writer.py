@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings
 from ottla.console.errors import ConsoleError
-from ottla.console.messages.record import Record
+from ottla.console.messages.record import BrowsedRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -67,7 +67,7 @@ class WireWriter:
         return partition_response.base_offset
 
 
-def write_all(writer: WireWriter, batches: Iterator[list[Record]], *, keep_time: bool) -> int:
+def write_all(writer: WireWriter, batches: Iterator[list[BrowsedRecord]], *, keep_time: bool) -> int:
     """How many were written; ConsoleError after the first refusal, with the number that was written before."""
     written = 0
     for batch in batches:

@@ -13,7 +13,7 @@ from typing import Any
 from ottla.client.settings import ClientSettings
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.reach import Client, reach_of
-from ottla.console.messages.record import Record
+from ottla.console.messages.record import BrowsedRecord
 from ottla.console.messages.wire_writer import WireWriter, write_all
 from ottla.protocol.records_build import SimpleRecord
 
@@ -22,7 +22,7 @@ _MAX_HEADERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenMessage:
     topic: str
     partition: int
     offset: int
@@ -35,7 +35,7 @@ def produce(
     key: bytes | None,
     value: bytes | None,
     headers: list[tuple[str, bytes]],
-) -> Written:
+) -> WrittenMessage:
     """Write one message and wait until it is there; `partition` -1 lets the key choose."""
     reach = reach_of(client)
     if reach.acting is not None:
@@ -52,20 +52,20 @@ def produce(
     error, message = outcome[0]
     if error is not None:
         raise ConsoleError(f"{topic} refused the message: {error.str()}")
-    return Written(message.topic(), message.partition(), message.offset())
+    return WrittenMessage(message.topic(), message.partition(), message.offset())
 
 
 def _produce_as(
     settings: ClientSettings, topic: str, partition: int, key: bytes | None, value: bytes | None,
     headers: list[tuple[str, bytes]],
-) -> Written:  # fmt: skip
+) -> WrittenMessage:  # fmt: skip
     record = SimpleRecord(int(time.time() * 1000), key, value, tuple(headers))
     with closing(WireWriter(settings, topic)) as writer:
         chosen = writer.partition_for(key) if partition < 0 else partition
-        return Written(topic, chosen, writer.send(chosen, [record]))
+        return WrittenMessage(topic, chosen, writer.send(chosen, [record]))
 
 
-def replay(client: Client, batches: Iterator[list[Record]], target: str, *, keep_time: bool) -> int:
+def replay(client: Client, batches: Iterator[list[BrowsedRecord]], target: str, *, keep_time: bool) -> int:
     """Copies records with keys, values and headers into `target`. Returns their number; stops at the first refusal."""
     reach = reach_of(client)
     if reach.acting is not None:

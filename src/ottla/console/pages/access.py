@@ -16,7 +16,7 @@ from ottla.console.cluster.access import (
     PATTERNS,
     PERMISSIONS,
     RESOURCES,
-    Acl,
+    AclRow,
     create_acl,
     delete_acl,
     list_acls,
@@ -68,7 +68,7 @@ def _code_of(value: str, table: Mapping[int, str], what: str) -> int:
 
 async def change_acl(request: Request) -> Response:
     form_data = await form(request, "admin")
-    acl = Acl(
+    acl = AclRow(
         _code_of(text(form_data, "resource"), RESOURCES, "Resource"),
         text(form_data, "name").strip(),
         _code_of(text(form_data, "pattern"), PATTERNS, "Pattern"),

@@ -13,8 +13,8 @@ from ottla.client.groups import delete_group
 from ottla.client.offsets import FoundOffset, list_offsets
 from ottla.client.share_groups import share_offsets
 from ottla.console.cluster.group_detail import describe_group, set_offsets, visible_detail
-from ottla.console.cluster.history import Lag, total_lag
-from ottla.console.cluster.snapshot import GroupRow, Partition, Snapshot
+from ottla.console.cluster.history import ReadLag, total_lag
+from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow, Partition
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import parse_time_ms
 from ottla.console.render import path_part
@@ -30,7 +30,7 @@ class OffsetRow:
     partition: int
     committed: int
     end: int | None
-    lag: Lag
+    lag: ReadLag
     owner: str
 
 
@@ -41,7 +41,7 @@ async def show(request: Request) -> Response:
     return page_response(request, "groups.html", "groups", groups=groups, lags=sampler.lags)
 
 
-async def find(request: Request) -> tuple[Snapshot, GroupRow]:
+async def find(request: Request) -> tuple[ClusterSnapshot, GroupRow]:
     name, sampler = request.path_params["group"], site_of(request).sampler
     snapshot = await sampler.current()
     if name not in snapshot.groups:
@@ -94,7 +94,7 @@ async def with_offsets(request: Request, group: GroupRow) -> tuple[GroupRow, dic
 
 def offset_rows(
     request: Request,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     group: GroupRow,
     owners: dict[Partition, str],
     reported_lags: dict[Partition, int],
@@ -104,11 +104,11 @@ def offset_rows(
     for where in sorted(group.committed.keys() | owners.keys()):
         offset, end = group.committed.get(where, -1), ends.get(where)
         if where in reported_lags:
-            lag = Lag(reported_lags[where], None if reported_lags[where] else 0.0)
+            lag = ReadLag(reported_lags[where], None if reported_lags[where] else 0.0)
         elif end is not None and offset >= 0:
             lag = history.lag(where, offset, end, snapshot.taken_ms / 1000)
         else:
-            lag = Lag(0, None)
+            lag = ReadLag(0, None)
         rows.append(OffsetRow(where[0], where[1], offset, end, lag, owners.get(where, "")))
     return rows
 
@@ -132,7 +132,7 @@ async def reset(request: Request) -> Response:
 
 
 def plan_reset(
-    cluster: Cluster, snapshot: Snapshot, group: GroupRow, fields: dict[str, str]
+    cluster: Cluster, snapshot: ClusterSnapshot, group: GroupRow, fields: dict[str, str]
 ) -> dict[Partition, tuple[int | None, int]]:
     """Partition -> (committed now, committed then); an offset outside the log is moved to its nearest end."""
     topic = snapshot.topics.get(fields["topic"])

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
 from ottla.console.lineage import Lineage, find_listeners, gather, lineage_drawing, open_lineage
 from ottla.console.pages.pipelines import running
@@ -20,7 +20,7 @@ _MOST_EDGES = 400
 _MOST_ROWS = 1_000
 
 
-async def _look(request: Request) -> tuple[Snapshot, Lineage]:
+async def _look(request: Request) -> tuple[ClusterSnapshot, Lineage]:
     site = site_of(request)
     snapshot = await site.sampler.current()
     listeners = await site.gateway.ask(lambda cluster: find_listeners(cluster, snapshot))

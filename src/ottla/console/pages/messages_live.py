@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.decode import FORMATS
-from ottla.console.messages.record import Record
+from ottla.console.messages.record import BrowsedRecord
 from ottla.console.messages.search import ENDED, Search
 from ottla.console.messages.tail import Tail
 from ottla.console.pages.messages import decode_rows, decoders_of, filter_of, place_of
@@ -36,7 +36,7 @@ def _stream(events: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-async def _rows(site: Site, parameters: QueryParams, batch: list[Record]) -> bytes:
+async def _rows(site: Site, parameters: QueryParams, batch: list[BrowsedRecord]) -> bytes:
     rows = await decode_rows(site, parameters, batch)
     return event("rows", {"html": render("message_rows.html", rows=rows)})
 

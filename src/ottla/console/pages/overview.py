@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.cluster.history import History, Lag
-from ottla.console.cluster.snapshot import GroupRow, Snapshot
+from ottla.console.cluster.history import History, ReadLag
+from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow
 from ottla.console.cluster.user_sampler import UserHistory
 from ottla.console.render import path_part
 from ottla.console.site import site_of
@@ -76,7 +76,7 @@ def topic_rate(history: History | UserHistory, name: str) -> float | None:
     return ring.rate() if ring is not None else None
 
 
-def concerns(snapshot: Snapshot, lags: dict[str, Lag]) -> list[Concern]:
+def concerns(snapshot: ClusterSnapshot, lags: dict[str, ReadLag]) -> list[Concern]:
     """What a person should look at, worst first."""
     concern_list = []
     for topic in snapshot.topics.values():
@@ -101,7 +101,7 @@ def concerns(snapshot: Snapshot, lags: dict[str, Lag]) -> list[Concern]:
     return sorted(concern_list, key=lambda concern: concern.level != "bad")[:50]
 
 
-def _group_concerns(groups: dict[str, GroupRow], lags: dict[str, Lag]) -> list[Concern]:
+def _group_concerns(groups: dict[str, GroupRow], lags: dict[str, ReadLag]) -> list[Concern]:
     concern_list = []
     for name, lag in lags.items():
         href = f"/groups/{path_part(name)}"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.drawing import Drawing, Node, draw, layers
+from ottla.console.drawing import Drawing, DrawingNode, draw, layers
 from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import Site, site_of
@@ -51,10 +51,10 @@ def pipeline_drawing(graph: dict[str, Any]) -> Drawing:
     edges = [(str(edge["from"]), str(edge["to"])) for edge in graph["edges"]]
     nodes = {str(node["id"]): node for node in graph["nodes"]}
     depth = layers(nodes, edges)
-    columns: list[list[Node]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
+    columns: list[list[DrawingNode]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
     for name, node in nodes.items():
         kind, label = str(node["kind"]), str(node["label"])
-        columns[depth[name]].append(Node(name, label, kind, label if kind == "topic" else ""))
+        columns[depth[name]].append(DrawingNode(name, label, kind, label if kind == "topic" else ""))
     return draw(columns, [(depth[source], source, depth[target], target) for source, target in edges])
 
 

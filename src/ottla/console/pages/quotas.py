@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.cluster.access import QUOTAS, Quota, list_quotas, set_quota
+from ottla.console.cluster.access import QUOTAS, QuotaRow, list_quotas, set_quota
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.access import ask_or_reason
 from ottla.console.site import site_of
@@ -46,7 +46,7 @@ async def change(request: Request) -> Response:
     return back("/quotas", f"{name} was removed." if value is None else f"{name} is now {value:g}.")
 
 
-def _value(quotas: list[Quota], entity: tuple[tuple[str, str | None], ...], name: str) -> float | None:
+def _value(quotas: list[QuotaRow], entity: tuple[tuple[str, str | None], ...], name: str) -> float | None:
     return next((dict(quota.values).get(name) for quota in quotas if quota.entity == entity), None)
 
 

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from ottla.console.errors import ConsoleError
 from ottla.console.site import site_of
-from ottla.console.sql_engine import Answer, run_query
+from ottla.console.sql_engine import QueryResult, run_query
 from ottla.console.web import form, page_response, text
 
 
@@ -21,7 +21,7 @@ async def show(request: Request) -> Response:
 async def run(request: Request) -> Response:
     form_data = await form(request, "viewer", anywhere=True)
     site, query = site_of(request), text(form_data, "query")
-    answer: Answer | None = None
+    answer: QueryResult | None = None
     problem, started = "", time.monotonic()
     try:
         answer = await site.gateway.in_thread(lambda: run_query(site, query))

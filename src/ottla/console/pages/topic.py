@@ -9,7 +9,7 @@ from starlette.routing import Route
 from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
 from ottla.client.offsets import delete_records
 from ottla.client.topics import create_partitions, delete_topic
-from ottla.console.cluster.snapshot import Snapshot, TopicRow
+from ottla.console.cluster.snapshot import ClusterSnapshot, TopicRow
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.render import path_part
@@ -20,7 +20,7 @@ from ottla.model.quarantine import TOPIC_SETTING, quarantine_topic
 from ottla.security.grants import TOPIC
 
 
-async def find(request: Request) -> tuple[Snapshot, TopicRow]:
+async def find(request: Request) -> tuple[ClusterSnapshot, TopicRow]:
     """The topic of the address; a look more when it may be new."""
     name = request.path_params["topic"]
     sampler = site_of(request).sampler
@@ -114,7 +114,7 @@ async def grow(request: Request) -> Response:
     site = site_of(request)
     await site.gateway.ask(lambda cluster: create_partitions(cluster, topic, count, None))
 
-    def grown(snapshot: Snapshot) -> bool:
+    def grown(snapshot: ClusterSnapshot) -> bool:
         row = snapshot.topics.get(topic)
         return row is not None and len(row.partitions) == count and row.answering
 
