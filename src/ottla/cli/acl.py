@@ -65,12 +65,14 @@ def _change(
         raise click.ClickException(f"{principal!r} is no principal: write User:{principal}")
     entries = []
     for word in operations or ("any" if verb == "remove" else "all",):
-        wanted = word.replace("-", "_").upper()
-        if wanted not in Operation.__members__ or (operations and wanted in {"UNKNOWN", "ANY"}):
-            known = ", ".join(one.name.lower() for one in Operation if one.name not in {"UNKNOWN", "ANY"})
-            raise click.ClickException(f"{word!r} is no operation; there are: {known}")
+        operation_name = word.replace("-", "_").upper()
+        if operation_name not in Operation.__members__ or (operations and operation_name in {"UNKNOWN", "ANY"}):
+            operation_names = ", ".join(
+                operation.name.lower() for operation in Operation if operation.name not in {"UNKNOWN", "ANY"}
+            )
+            raise click.ClickException(f"{word!r} is no operation; there are: {operation_names}")
         permission = {"deny": Permission.DENY, "allow": Permission.ALLOW}.get(verb, Permission.ANY)
-        entries.append(Entry(principal, host, Operation[wanted], permission))
+        entries.append(Entry(principal, host, Operation[operation_name], permission))
     with target.cluster() as cluster:
         if verb == "remove":
             count = delete_acls(cluster, _resource(kind, name, prefixed=prefixed), entries)

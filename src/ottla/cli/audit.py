@@ -64,7 +64,7 @@ def export(target: Target, destinations: tuple[str, ...], topic: str, group: str
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    sinks = [open_sink(one, "ottla-audit", target.librdkafka(producer=True)) for one in destinations]
+    sinks = [open_sink(destination, "ottla-audit", target.librdkafka(producer=True)) for destination in destinations]
     own: dict[str, Any] = {
         "group.id": group,
         "enable.auto.commit": False,
@@ -106,26 +106,26 @@ def _copy(reader: Any, sinks: Sequence[AuditSink], stopping: threading.Event, *,
 
 def _event(value: bytes | None) -> Event:
     try:
-        found = json.loads(value or b"{}")
+        event = json.loads(value or b"{}")
     except (ValueError, RecursionError):
-        found = None
+        event = None
     return (
-        found if isinstance(found, dict) else {"event": "unreadable", "text": (value or b"").decode("utf-8", "replace")}
+        event if isinstance(event, dict) else {"event": "unreadable", "text": (value or b"").decode("utf-8", "replace")}
     )
 
 
 def _written(sinks: Sequence[AuditSink], events: list[Event], stopping: threading.Event) -> bool:
     """Writes the events to every destination, with retries. Returns False if `stopping` is set before all have them."""
     for sink in sinks:
-        told = False
+        reported = False
         while True:
             try:
                 sink.write(events)
                 break
             except OSError as error:
-                if not told:
+                if not reported:
                     click.echo(f"ottla: {sink.name} does not take events, and is tried again: {error}", err=True)
-                    told = True
+                    reported = True
             if stopping.wait(_PAUSE_S):
                 return False
     return True

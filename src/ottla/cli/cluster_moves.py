@@ -29,22 +29,22 @@ def move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once:
         todo = plan(now)
         total = len(todo) + len(now.moving)
         bar = progress.add_task(title, total=total)
-        asked: Assignment = {}
+        targets: Assignment = {}
         while todo or now.moving:
             free = at_once - len(now.moving)
             waiting = {p: replicas for p, replicas in todo.items() if p not in now.moving}
             batch = dict(list(waiting.items())[: max(free, 0)])
             if batch:
                 reassign(connected, batch)
-            asked |= {p: now.replicas[p] for p in now.moving if p in now.replicas} | batch
+            targets |= {p: now.replicas[p] for p in now.moving if p in now.replicas} | batch
             _wait(connected, len(now.moving) + len(batch))
-            now = _settled(connected, asked)
+            now = _settled(connected, targets)
             todo = plan(now)
             total = max(total, len(todo) + len(now.moving))
             progress.update(bar, total=total, completed=total - len(todo) - len(now.moving))
 
 
-def _settled(connected: Cluster, asked: Assignment) -> ClusterView:
+def _settled(connected: Cluster, targets: Assignment) -> ClusterView:
     """Returns the cluster's state once the broker that answers shows the finished moves, or after SETTLE_SECONDS.
 
     A broker that lags behind the controller still lists old and new replicas of a moved partition. A plan made from
@@ -53,13 +53,13 @@ def _settled(connected: Cluster, asked: Assignment) -> ClusterView:
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         now = view(connected)
-        done = {p: set(replicas) for p, replicas in asked.items() if p in now.replicas and p not in now.moving}
+        done = {p: set(replicas) for p, replicas in targets.items() if p in now.replicas and p not in now.moving}
         if all(set(now.replicas[p]) == replicas for p, replicas in done.items()) or time.monotonic() > deadline:
             return now
         time.sleep(POLL_SECONDS)
 
 
-def _wait(connected: Cluster, asked: int) -> None:
+def _wait(connected: Cluster, move_count: int) -> None:
     """Until fewer moves are under way than were asked for."""
-    while asked and len(ongoing(connected)) >= asked:
+    while move_count and len(ongoing(connected)) >= move_count:
         time.sleep(POLL_SECONDS)

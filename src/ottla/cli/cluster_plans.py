@@ -31,17 +31,17 @@ def planner(
     return _fixed(dict.fromkeys(chosen, _ids(replicas or "")))
 
 
-def _fixed(wanted: Assignment) -> Planner:
-    return lambda now: {p: r for p, r in wanted.items() if now.replicas.get(p) != r}
+def _fixed(assignment: Assignment) -> Planner:
+    return lambda now: {p: r for p, r in assignment.items() if now.replicas.get(p) != r}
 
 
 def chosen_partitions(seen: ClusterView, target: str) -> list[tuple[str, int]]:
     topic, separator, index = target.rpartition(":")
     name = topic if separator and index.isdecimal() else target
-    found = [p for p in seen.replicas if p[0] == name and (name == target or p[1] == int(index))]
-    if not found:
+    partitions = [p for p in seen.replicas if p[0] == name and (name == target or p[1] == int(index))]
+    if not partitions:
         raise click.UsageError(f"there is no {target} in this cluster")
-    return sorted(found)
+    return sorted(partitions)
 
 
 def _ids(text: str) -> tuple[int, ...]:

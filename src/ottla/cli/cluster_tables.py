@@ -58,10 +58,10 @@ def status_table(report: dict[str, Any]) -> None:
         ("without_leader", "without a leader"),
         ("moving", "being moved"),
     ):
-        found = report[name]
-        if found:
-            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-            screen.print(f"{len(found)} {words}: {', '.join(found[:_LISTED])}{more}")
+        partition_names = report[name]
+        if partition_names:
+            more = f" and {len(partition_names) - _LISTED} more" if len(partition_names) > _LISTED else ""
+            screen.print(f"{len(partition_names)} {words}: {', '.join(partition_names[:_LISTED])}{more}")
 
 
 def quorum_report(connected: Cluster) -> dict[str, Any]:
@@ -73,16 +73,16 @@ def quorum_report(connected: Cluster) -> dict[str, Any]:
     request = messages.DescribeQuorumRequest(topics=[topic])
     answer = connected.controller_call("describeQuorum", request, DescribeQuorumResponse, lambda a: a.error_code)
     check(answer.error_code, answer.error_message)
-    found = answer.topics[0].partitions[0]
-    check(found.error_code, found.error_message)
-    end = max((r.log_end_offset for r in [*found.current_voters, *found.observers]), default=0)
+    quorum = answer.topics[0].partitions[0]
+    check(quorum.error_code, quorum.error_message)
+    end = max((r.log_end_offset for r in [*quorum.current_voters, *quorum.observers]), default=0)
     return {
-        "leader": found.leader_id,
-        "epoch": found.leader_epoch,
-        "high_watermark": found.high_watermark,
+        "leader": quorum.leader_id,
+        "epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
         "replicas": [
             {"id": replica.replica_id, "role": role, "end": replica.log_end_offset, "lag": end - replica.log_end_offset}
-            for role, replicas in (("voter", found.current_voters), ("observer", found.observers))
+            for role, replicas in (("voter", quorum.current_voters), ("observer", quorum.observers))
             for replica in sorted(replicas, key=lambda r: r.replica_id)
         ],
     }

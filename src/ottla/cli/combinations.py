@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 
-def given(parameter: str) -> bool:
+def is_set(parameter: str) -> bool:
     """Whether the parameter of the running command was given, rather than left at its default."""
     return click.get_current_context().get_parameter_source(parameter) not in {None, ParameterSource.DEFAULT}
 

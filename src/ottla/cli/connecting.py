@@ -43,8 +43,8 @@ class Target:
         from ottla.cli.reaching import wait_for_listener
 
         wait_for_listener(self.profile.bootstrap)
-        given = {"client.id": "ottla", **self.profile.properties, "bootstrap.servers": self.profile.bootstrap}
-        return {**(defaults or {}), **librdkafka_config(given, producer=producer), **more}
+        properties = {"client.id": "ottla", **self.profile.properties, "bootstrap.servers": self.profile.bootstrap}
+        return {**(defaults or {}), **librdkafka_config(properties, producer=producer), **more}
 
 
 def located(command: Command) -> Command:
@@ -62,8 +62,8 @@ def located(command: Command) -> Command:
         from ottla.cli.profiles import resolve
 
         with one_line_errors():
-            found = resolve(bootstrap, profile, None, properties, command_config)
-        return command(found, **arguments)
+            resolved_profile = resolve(bootstrap, profile, None, properties, command_config)
+        return command(resolved_profile, **arguments)
 
     return wrapped  # type: ignore[return-value]  # click's decorators change the signature
 
@@ -83,10 +83,10 @@ def connected(command: Command) -> Command:
 
 def _what(arguments: dict[str, Any]) -> str:
     """The topic, group or id that a verb was called with."""
-    given = next(
+    subject = next(
         (arguments[name] for name in ("name", "topic", "names", "transactional_id") if arguments.get(name)), ""
     )
-    return given if isinstance(given, str) else ", ".join(given)
+    return subject if isinstance(subject, str) else ", ".join(subject)
 
 
 def _where(command: Command) -> Command:

@@ -93,7 +93,7 @@ class ConnectorRun:
             self._status.end("finished")
 
     def until_stopped(self, outage: Outage) -> None:
-        failures, told = 0, ""
+        failures, reported_reason = 0, ""
         while not self._told_to_stop():
             before, outages = self.count, outage.begun
             try:
@@ -112,9 +112,9 @@ class ConnectorRun:
             failures += 1
             pause = pause_s(failures)
             self._status.restarting(reason)
-            if reason != told and not by_outage:
+            if reason != reported_reason and not by_outage:
                 tell(f"{self.name}: {reason}; it is started again in {pause:.0f} s")
-                told = reason
+                reported_reason = reason
             self._wait(pause, outage)
         self._status.end("stopped")
 

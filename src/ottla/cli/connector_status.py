@@ -72,7 +72,7 @@ def ends(config: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """What it reads and what it writes, as pipelines name theirs; nothing that may hold a password."""
     kind = config.get("connector.class", "").rpartition(":")[2]
     other = f"{'sql' if kind.startswith('sql') else 'connector'}:{config.get('file') or kind}"
-    topics = [f"topic:{one.strip()}" for one in config.get("topics", "").split(",") if one.strip()]
+    topics = [f"topic:{topic.strip()}" for topic in config.get("topics", "").split(",") if topic.strip()]
     if topics or "topics.regex" in config:
         return topics or [f"topics like:{config['topics.regex']}"], [other]
     topic = config.get("topic") or config.get("topic.prefix", "")

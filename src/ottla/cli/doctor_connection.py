@@ -51,9 +51,9 @@ def _check_broker(
     host: str, port: int, settings: ClientSettings, reached: Reached, seconds: float
 ) -> Iterator[Finding]:
     where = f"{host}:{port}"
-    found = _tcp(host, port, seconds)
-    if found is not None:
-        yield found
+    unreachable = _tcp(host, port, seconds)
+    if unreachable is not None:
+        yield unreachable
         return
     if settings.tls:
         problem = _tls(host, port, settings, seconds)

@@ -23,8 +23,8 @@ _KEY_STORE = "encryption-keys"
 
 def check_files(file: str, values: Mapping[str, str]) -> Iterator[Finding]:
     """`file` is the server.properties, `values` what it holds."""
-    found = [*_properties(file, values), *_keys(values), *_directories(values)]
-    yield from found or [ok("files", f"{file} and the files that it names are for their owner only")]
+    findings = [*_properties(file, values), *_keys(values), *_directories(values)]
+    yield from findings or [ok("files", f"{file} and the files that it names are for their owner only")]
 
 
 def _properties(file: str, values: Mapping[str, str]) -> Iterator[Finding]:

@@ -110,9 +110,9 @@ def _tls(listener: _Listener, values: Values, place: str, prefix: str) -> Iterat
 
 def _authorizer(values: Values, remote: bool) -> Iterator[Finding]:  # noqa: FBT001 - one fact of the listeners
     if not values.get("authorizer.class.name"):
-        found = error if remote else warning
+        severity = error if remote else warning
         fix = f"authorizer.class.name={STANDARD_AUTHORIZER} and super.users=User:NODE;User:ADMIN, then `ottla acl`"
-        yield found("no-acls", "every client may do everything: there is no authorizer", fix)
+        yield severity("no-acls", "every client may do everything: there is no authorizer", fix)
         return
     users = [user.strip() for user in values.get("super.users", "").split(";") if user.strip()]
     if "User:ANONYMOUS" in users:

@@ -203,9 +203,9 @@ def _read_parquet(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
-    each = max(path.stat().st_size // max(file.metadata.num_rows, 1), 1)
+    row_bytes = max(path.stat().st_size // max(file.metadata.num_rows, 1), 1)
     for batch in file.iter_batches(1000):
         for row in batch.to_pylist():
             if isinstance(row.get("headers"), str):
                 row["headers"] = json.loads(row["headers"])
-            yield row, each
+            yield row, row_bytes

@@ -33,8 +33,13 @@ def list_(target: Target) -> None:
 
     with target.cluster() as cluster:
         rows = [
-            {"group": one.group_id, "type": one.group_type, "state": one.group_state, "protocol": one.protocol_type}
-            for one in sorted(list_groups(cluster), key=lambda one: one.group_id)
+            {
+                "group": group_row.group_id,
+                "type": group_row.group_type,
+                "state": group_row.group_state,
+                "protocol": group_row.protocol_type,
+            }
+            for group_row in sorted(list_groups(cluster), key=lambda group_row: group_row.group_id)
         ]
     show(rows, target.output)
 
@@ -49,9 +54,9 @@ def describe(target: Target, name: str) -> None:
     from ottla.client.offsets import end_offsets
 
     with target.cluster() as cluster:
-        found = describe_group(cluster, name)
+        described_group = describe_group(cluster, name)
         committed = committed_offsets(cluster, name)
-        owners = {place: member for member in found.members for place in member.assignment}
+        owners = {place: member for member in described_group.members for place in member.assignment}
         ends = end_offsets(cluster, {*committed, *owners})
     rows = []
     for place in sorted({*committed, *owners}):
@@ -65,11 +70,17 @@ def describe(target: Target, name: str) -> None:
     lag = sum(row["lag"] or 0 for row in rows if isinstance(row["lag"], int))
     if target.output != "table":
         show_tree(
-            {"group": name, "state": found.state, "lag": lag, "members": len(found.members), "partitions": rows},
+            {
+                "group": name,
+                "state": described_group.state,
+                "lag": lag,
+                "members": len(described_group.members),
+                "partitions": rows,
+            },
             target.output,
         )
         return
-    click.echo(f"{name}  {found.state}  {len(found.members)} members  lag {lag}")
+    click.echo(f"{name}  {described_group.state}  {len(described_group.members)} members  lag {lag}")
     show(rows, "table")
 
 

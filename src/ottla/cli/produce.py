@@ -116,7 +116,7 @@ class _Sender:
                     own_key, mark, text = line.partition(separator)
                     if not mark:
                         raise ValueError(f"line {number} has no {separator!r} between key and value")
-                self._one(encode(text), own_key, headers, where)
+                self._send(encode(text), own_key, headers, where)
                 if self._failed:
                     break
         except KeyboardInterrupt:
@@ -129,7 +129,7 @@ class _Sender:
             raise ValueError(f"{self._topic}: {words} ({self._acked} records were written before)")
         return self._acked
 
-    def _one(self, value: bytes, key: str | None, headers: list[tuple[str, bytes]], where: dict[str, int]) -> None:
+    def _send(self, value: bytes, key: str | None, headers: list[tuple[str, bytes]], where: dict[str, int]) -> None:
         while True:
             try:
                 self._producer.produce(

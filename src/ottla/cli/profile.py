@@ -30,10 +30,10 @@ def list_() -> None:
             {
                 "": "*" if name == profiles.current else "",
                 "name": name,
-                "bootstrap": one.bootstrap,
-                "registry": one.registry,
+                "bootstrap": profile.bootstrap,
+                "registry": profile.registry,
             }
-            for name, one in sorted(profiles.named.items())
+            for name, profile in sorted(profiles.named.items())
         ],
         "table",
     )
@@ -60,27 +60,27 @@ def set_(
     from ottla.client.settings import parse_addresses
 
     profiles = load_profiles()
-    one = profiles.named.setdefault(name, Profile())
+    profile = profiles.named.setdefault(name, Profile())
     if bootstrap:
         try:
             parse_addresses(bootstrap)
         except BadSettings as reason:
             raise click.ClickException(str(reason)) from reason
-        one.bootstrap = bootstrap
+        profile.bootstrap = bootstrap
     if registry is not None:
-        one.registry = registry
+        profile.registry = registry
     if name_rule is not None:
-        one.name_rule = name_rule
+        profile.name_rule = name_rule
     for pair in properties:
         key, equals, value = pair.partition("=")
         if not equals:
             raise click.ClickException(f"-X {pair}: a property is NAME=VALUE")
-        one.properties[key] = value
+        profile.properties[key] = value
         if not value:
-            del one.properties[key]
+            del profile.properties[key]
     profiles.current = profiles.current or name
     profiles.save()
-    click.echo(f"profile {name}: {one.bootstrap}" + (" (in use)" if profiles.current == name else ""))
+    click.echo(f"profile {name}: {profile.bootstrap}" + (" (in use)" if profiles.current == name else ""))
 
 
 @profile.command()
@@ -91,8 +91,8 @@ def use(name: str) -> None:
 
     profiles = load_profiles()
     if name not in profiles.named:
-        known = ", ".join(sorted(profiles.named)) or "none"
-        raise click.ClickException(f"there is no profile {name!r}; there are: {known}")
+        profile_names = ", ".join(sorted(profiles.named)) or "none"
+        raise click.ClickException(f"there is no profile {name!r}; there are: {profile_names}")
     profiles.current = name
     profiles.save()
     click.echo(f"using {name}: {profiles.named[name].bootstrap}")

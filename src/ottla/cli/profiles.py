@@ -56,9 +56,9 @@ def load_profiles() -> Profiles:
     """No profiles if there is no file. Raises ValueError for a file that holds no profiles."""
     path = config_file()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        named = {str(name): Profile(**facts) for name, facts in found.get("profiles", {}).items()}
-        return Profiles(str(found.get("current", "")), named)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        named = {str(name): Profile(**facts) for name, facts in document.get("profiles", {}).items()}
+        return Profiles(str(document.get("current", "")), named)
     except FileNotFoundError:
         return Profiles()
     except (ValueError, TypeError, AttributeError) as reason:
@@ -72,20 +72,20 @@ def resolve(
     profiles = load_profiles()
     name = profile or os.environ.get("OTTLA_PROFILE") or profiles.current
     if name and name not in profiles.named:
-        known = ", ".join(sorted(profiles.named)) or "none"
-        raise ValueError(f"there is no profile {name!r}; there are: {known}")
+        profile_names = ", ".join(sorted(profiles.named)) or "none"
+        raise ValueError(f"there is no profile {name!r}; there are: {profile_names}")
     base = profiles.named.get(name, Profile())
-    found = Profile(
+    resolved_profile = Profile(
         bootstrap or os.environ.get("OTTLA_BOOTSTRAP_SERVERS") or base.bootstrap,
         registry or os.environ.get("OTTLA_REGISTRY") or base.registry,
         dict(base.properties),
         base.name_rule,
     )
     if config:
-        found.properties |= load_properties(config)
+        resolved_profile.properties |= load_properties(config)
     for pair in properties:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(f"-X {pair}: a property is NAME=VALUE")
-        found.properties[key] = value
-    return found
+        resolved_profile.properties[key] = value
+    return resolved_profile

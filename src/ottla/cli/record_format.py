@@ -16,8 +16,8 @@ def compile_format(text: str) -> Callable[[Any, str, str], str]:
     pieces = re.split(r"%(.?)", plain, flags=re.DOTALL)
     for letter in pieces[1::2]:
         if not letter or letter not in LETTERS:
-            known = " ".join(f"%{one}" for one in LETTERS)
-            raise ValueError(f"format {text!r}: %{letter} means nothing; there are {known}")
+            letters = " ".join(f"%{letter}" for letter in LETTERS)
+            raise ValueError(f"format {text!r}: %{letter} means nothing; there are {letters}")
 
     def write(message: Any, key: str, value: str) -> str:
         return "".join(_part(piece, message, key, value) if index % 2 else piece for index, piece in enumerate(pieces))

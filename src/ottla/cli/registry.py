@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.access_rules import access_rules_option
-from ottla.cli.combinations import given, named, refuse_together
+from ottla.cli.combinations import is_set, named, refuse_together
 from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 
 
@@ -70,7 +70,7 @@ def registry(
     from ottla.registry.settings import RegistrySettings
 
     refuse_together(
-        "--alone", options["alone"], "--group-id", options["group_id"] if given("group_id") else None,
+        "--alone", options["alone"], "--group-id", options["group_id"] if is_set("group_id") else None,
         "an instance that is alone joins no group",
     )  # fmt: skip
     host, _, port = listen.rpartition(":")
@@ -78,8 +78,8 @@ def registry(
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
     refuse_open("the schema registry", host, options, allow_open=allow_open)
     client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
-    for each in properties:
-        name, separator, value = each.partition("=")
+    for pair in properties:
+        name, separator, value = pair.partition("=")
         if not separator:
             raise click.UsageError(f"--client-property {name!r} is not NAME=VALUE")
         client_properties[name.strip()] = value.strip()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.combinations import given
+from ottla.cli.combinations import is_set
 from ottla.cli.connecting import one_line_errors
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -39,8 +39,8 @@ def schema(
     from ottla.client.schema_registry import RegistryClient
 
     with one_line_errors():
-        found = url or resolve(None, profile, None, (), None).registry or "http://127.0.0.1:8081"
-    context.obj = (RegistryClient(found, user=user, ca_file=ca), output == "json")
+        registry_url = url or resolve(None, profile, None, (), None).registry or "http://127.0.0.1:8081"
+    context.obj = (RegistryClient(registry_url, user=user, ca_file=ca), output == "json")
 
 
 def _read(file: str, schema_type: str | None, references: tuple[str, ...]) -> dict[str, Any]:
@@ -86,9 +86,9 @@ def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click
     rows = []
     for name in names:
         versions = client.call("GET", "subjects", name, "versions", query=flags)
-        found = client.call("GET", "subjects", name, "versions", str(versions[-1]), query=flags)
-        rows.append({"subject": name, "version": found["version"], "versions": len(versions), "id": found["id"],
-                     "type": found.get("schemaType", "AVRO"), "deleted": found.get("deleted", False)})  # fmt: skip
+        latest = client.call("GET", "subjects", name, "versions", str(versions[-1]), query=flags)
+        rows.append({"subject": name, "version": latest["version"], "versions": len(versions), "id": latest["id"],
+                     "type": latest.get("schemaType", "AVRO"), "deleted": latest.get("deleted", False)})  # fmt: skip
     _show(rows, as_json, ("subject", "version", "versions", "id", "type"))
 
 
@@ -100,11 +100,11 @@ def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click
 def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
     """A schema, by subject and version or by its id."""
     client, as_json = obj
-    if by_id and given("version"):
+    if by_id and is_set("version"):
         raise click.UsageError("VERSION and --id cannot be used together: an id names one schema")
     path = ("schemas", "ids", subject) if by_id else ("subjects", subject, "versions", version)
-    found = client.call("GET", *path)
-    click.echo(json.dumps(found, indent=2) if as_json else _readable(found))
+    schema = client.call("GET", *path)
+    click.echo(json.dumps(schema, indent=2) if as_json else _readable(schema))
 
 
 @schema.command()
@@ -125,8 +125,10 @@ def register(
     client, as_json = obj
     body = _read(file, schema_type, references)
     query = {"normalize": str(normalize).lower()}
-    found = client.call("POST", "subjects", subject, "versions", body=body, query=query)
-    click.echo(json.dumps(found) if as_json else f"{subject} version {found['version']} has id {found['id']}")
+    registered = client.call("POST", "subjects", subject, "versions", body=body, query=query)
+    click.echo(
+        json.dumps(registered) if as_json else f"{subject} version {registered['version']} has id {registered['id']}"
+    )
 
 
 @schema.command()
@@ -141,14 +143,14 @@ def check(
     """Check whether SUBJECT would accept the schema in FILE. If not, print where and why; the exit code is 1."""
     client, as_json = obj
     path = ("compatibility", "subjects", subject, "versions", *((version,) if version else ()))
-    found = client.call("POST", *path, body=_read(file, schema_type, references), query={"verbose": "true"})
+    verdict = client.call("POST", *path, body=_read(file, schema_type, references), query={"verbose": "true"})
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(verdict, indent=2))
     else:
-        click.echo("compatible" if found["is_compatible"] else "incompatible:")
-        for message in found.get("messages", []):
+        click.echo("compatible" if verdict["is_compatible"] else "incompatible:")
+        for message in verdict.get("messages", []):
             click.echo(f"  {_sentence(message)}")
-    if not found["is_compatible"]:
+    if not verdict["is_compatible"]:
         sys.exit(1)
 
 
@@ -162,7 +164,7 @@ def diff(obj: Any, subject: str, old: str, new: str) -> None:
     import difflib
 
     client, as_json = obj
-    before, after = (client.call("GET", "subjects", subject, "versions", each) for each in (old, new))
+    before, after = (client.call("GET", "subjects", subject, "versions", version) for version in (old, new))
     reasons = _both_ways(client, before, after)
     lines = list(
         difflib.unified_diff(
@@ -175,9 +177,9 @@ def diff(obj: Any, subject: str, old: str, new: str) -> None:
         return
     for line in lines or ["the same schema"]:
         click.secho(line, fg={"+": "green", "-": "red"}.get(line[:1]))
-    for direction, found in reasons.items():
-        click.echo(f"{direction.replace('_', ' ')}: {'yes' if not found else 'no'}")
-        for reason in found:
+    for direction, direction_reasons in reasons.items():
+        click.echo(f"{direction.replace('_', ' ')}: {'yes' if not direction_reasons else 'no'}")
+        for reason in direction_reasons:
             click.echo(f"  {reason['kind']} at {reason['path']}: {reason['message']}")
 
 
@@ -187,20 +189,20 @@ def _both_ways(client: Any, before: dict[str, Any], after: dict[str, Any]) -> di
     from ottla.registry.schemas.parsed import Dependency
 
     def dependencies(value: dict[str, Any]) -> list[Dependency]:
-        found: list[Dependency] = []
+        dependency_list: list[Dependency] = []
         for reference in value.get("references", []):
             target = client.call("GET", "subjects", reference["subject"], "versions", str(reference["version"]))
-            found += [*dependencies(target), Dependency(reference["name"], target["schema"])]
-        return found
+            dependency_list += [*dependencies(target), Dependency(reference["name"], target["schema"])]
+        return dependency_list
 
     if before.get("schemaType", "AVRO") != after.get("schemaType", "AVRO"):
         return {}
     old, new = (parse_schema(v.get("schemaType", "AVRO"), v["schema"], dependencies(v)) for v in (before, after))
 
-    def told(reader: Any, writer: Any) -> list[dict[str, str]]:
+    def reasons(reader: Any, writer: Any) -> list[dict[str, str]]:
         return [{"kind": r.kind, "path": r.path, "message": r.message} for r in reader.incompatibilities(writer)]
 
-    return {"new_reads_old": told(new, old), "old_reads_new": told(old, new)}
+    return {"new_reads_old": reasons(new, old), "old_reads_new": reasons(old, new)}
 
 
 @schema.command()
@@ -216,13 +218,13 @@ def delete(obj: Any, subject: str, version: str | None, permanent: bool, yes: bo
     if not yes:
         click.confirm(f"Delete {what}{' for good' if permanent else ''}?", abort=True, err=True)
     path = ("subjects", subject, *(("versions", version) if version else ()))
-    found = client.call("DELETE", *path, query={"permanent": str(permanent).lower()})
-    click.echo(json.dumps(found) if as_json else f"deleted {what}: {found}")
+    deleted_versions = client.call("DELETE", *path, query={"permanent": str(permanent).lower()})
+    click.echo(json.dumps(deleted_versions) if as_json else f"deleted {what}: {deleted_versions}")
 
 
-def _readable(found: dict[str, Any]) -> str:
-    text = str(found["schema"])
-    if found.get("schemaType") == "PROTOBUF":
+def _readable(schema: dict[str, Any]) -> str:
+    text = str(schema["schema"])
+    if schema.get("schemaType") == "PROTOBUF":
         return text
     return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
 

@@ -70,19 +70,19 @@ def sql(
             click.echo(when)
 
 
-def _delta_tables(given: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
+def _delta_tables(table_paths: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
     from ottla.connect.sinks.delta import read_delta
 
-    found: dict[str, object] = {}
+    tables: dict[str, object] = {}
     notes = []
-    for each in given:
-        name, separator, path = each.partition("=")
+    for table_path in table_paths:
+        name, separator, path = table_path.partition("=")
         if not separator:
-            raise click.UsageError(f"--delta {each!r} is not NAME=PATH")
-        found[name], note = read_delta(path)
+            raise click.UsageError(f"--delta {table_path!r} is not NAME=PATH")
+        tables[name], note = read_delta(path)
         if note:
             notes.append(f"{name} at {note.get('ottla.offsets', '?')}")
-    return found, notes
+    return tables, notes
 
 
 def _true_at(offsets: Mapping[Any, int], notes: list[str]) -> str | None:

@@ -53,13 +53,13 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
     with target.cluster() as cluster:
         rows = [
             {
-                "topic": found.name,
-                "partitions": len(found.partitions),
-                "replicas": max((len(row.replica_nodes) for row in found.partitions), default=0),
-                "under-replicated": sum(len(row.isr_nodes) < len(row.replica_nodes) for row in found.partitions),
+                "topic": topic.name,
+                "partitions": len(topic.partitions),
+                "replicas": max((len(row.replica_nodes) for row in topic.partitions), default=0),
+                "under-replicated": sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
             }
-            for found in list_topics(cluster)
-            if internal or not found.is_internal
+            for topic in list_topics(cluster)
+            if internal or not topic.is_internal
         ]
     show(rows, target.output, ("topic", "partitions", "replicas", "under-replicated"))
 
@@ -76,8 +76,8 @@ def describe(target: Target, name: str) -> None:
     from ottla.model.ids import uuid_to_str
 
     with target.cluster() as cluster:
-        found = describe_topics(cluster, [name])[0]
-        places = [(name, row.partition) for row in found.partitions if row.leader is not None]
+        described_topic = describe_topics(cluster, [name])[0]
+        places = [(name, row.partition) for row in described_topic.partitions if row.leader is not None]
         first, last = end_offsets(cluster, places, earliest=True), end_offsets(cluster, places)
         settings = describe_configs(cluster, ConfigResourceType.TOPIC, [name])[name]
     own = {row.name: row.value for row in settings if row.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG}
@@ -90,12 +90,15 @@ def describe(target: Target, name: str) -> None:
             "first": first.get((name, row.partition)),
             "end": last.get((name, row.partition)),
         }
-        for row in found.partitions
+        for row in described_topic.partitions
     ]
     if target.output != "table":
-        show_tree({"topic": name, "id": uuid_to_str(found.topic_id), "configs": own, "partitions": rows}, target.output)
+        show_tree(
+            {"topic": name, "id": uuid_to_str(described_topic.topic_id), "configs": own, "partitions": rows},
+            target.output,
+        )
         return
-    click.echo(f"{name}  id {uuid_to_str(found.topic_id)}")
+    click.echo(f"{name}  id {uuid_to_str(described_topic.topic_id)}")
     for key, value in sorted(own.items()):
         click.echo(f"  {key}={value}")
     show(rows, "table")

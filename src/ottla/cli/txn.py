@@ -64,7 +64,7 @@ def describe(target: Target, transactional_id: str) -> None:
         "open for s": round(time.time() - started / 1000, 1) if started >= 0 else None,
         "timeout s": state.transaction_timeout_ms / 1000,
         "coordinator": node,
-        "partitions": [f"{topic.topic}-{one}" for topic in state.topics for one in topic.partitions],
+        "partitions": [f"{topic.topic}-{partition}" for topic in state.topics for partition in topic.partitions],
     }
     show([row], target.output)
 

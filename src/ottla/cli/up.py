@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.combinations import given, refuse_together
+from ottla.cli.combinations import is_set, refuse_together
 from ottla.cli.web_options import allow_open_option
 
 PORT = click.IntRange(0, 65_535)
@@ -52,8 +52,10 @@ def up(
       ottla up --dir /var/lib/ottla --port 19092
       ottla up --nodes 3
     """
-    refuse_together("--no-registry", not registry, "--registry-port", registry_port if given("registry_port") else None)
-    refuse_together("--no-console", not console, "--console-port", console_port if given("console_port") else None)
+    refuse_together(
+        "--no-registry", not registry, "--registry-port", registry_port if is_set("registry_port") else None
+    )
+    refuse_together("--no-console", not console, "--console-port", console_port if is_set("console_port") else None)
     beside = {
         "registry_port": registry_port if registry else None,
         "console_port": console_port if console else None,

@@ -38,12 +38,12 @@ def web_options(command: _Command) -> _Command:
     return command
 
 
-def web_access(given: Mapping[str, Any], realm: str) -> WebAccess:
+def web_access(options: Mapping[str, Any], realm: str) -> WebAccess:
     """Of the values that click gives for these options."""
     from ottla.security.web import WebAccess
 
     names = {"token_issuer": "issuer", "token_audience": "audience"}
-    return WebAccess.from_options(**{names.get(name, name): value for name, value in given.items()}, realm=realm)
+    return WebAccess.from_options(**{names.get(name, name): value for name, value in options.items()}, realm=realm)
 
 
 def allow_open_option(command: _Command) -> _Command:

@@ -91,8 +91,8 @@ def _check(options: Options) -> None:
         options.usage("With --producer you must specify a --topic")
     if options.has("idempotent") and not options.has("producer"):
         options.usage("The --idempotent option is only available if --producer is set")
-    others = not options.has("producer") and (options.has("cluster") or options.has("transactional-id"))
-    if options.has("consumer") and (not options.has("topic") or not options.has("group") or others):
+    has_other_resource = not options.has("producer") and (options.has("cluster") or options.has("transactional-id"))
+    if options.has("consumer") and (not options.has("topic") or not options.has("group") or has_other_resource):
         options.usage(
             "With --consumer you must specify a --topic and a --group and no --cluster or --transactional-id option "
             "should be specified."
@@ -108,10 +108,10 @@ def _run(options: Options) -> None:
         if not all(plan.values()):
             options.usage("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
         with cluster_of(options) as cluster:
-            for resource, wanted in plan.items():
+            for resource, requested_entries in plan.items():
                 existing = describe_acls(cluster, resource).get(resource, [])
-                entries = [entry for entry in wanted if entry not in existing]
-                for entry in wanted:
+                entries = [entry for entry in requested_entries if entry not in existing]
+                for entry in requested_entries:
                     if entry in existing:
                         print(f"Acl (pattern={resource}, entry={entry}) already exists.")
                 if not entries:
@@ -149,23 +149,23 @@ def _confirmed(question: str) -> bool:
 
 
 def _list(cluster: Cluster, options: Options) -> None:
-    found: Plan = {}
+    entries_by_resource: Plan = {}
     for resource in _resources(options, required=False) or [ANY_RESOURCE]:
-        found |= describe_acls(cluster, resource)
+        entries_by_resource |= describe_acls(cluster, resource)
     principals = [_principal(text) for text in options.values("principal")]
     if not principals:
-        _print(found)
+        _print(entries_by_resource)
     for principal in principals:
         print(f"ACLs for principal `{principal}`")
         _print({
             resource: mine
-            for resource, entries in found.items()
+            for resource, entries in entries_by_resource.items()
             if (mine := [entry for entry in entries if entry.principal == principal])
         })  # fmt: skip
 
 
-def _print(found: Plan) -> None:
-    for resource, entries in found.items():
+def _print(entries_by_resource: Plan) -> None:
+    for resource, entries in entries_by_resource.items():
         print(f"Current ACLs for resource `{resource}`:\n{_lines(entries)}\n")
 
 
@@ -179,7 +179,7 @@ def _pattern(options: Options) -> PatternType:
 
 def _resources(options: Options, *, required: bool = True) -> list[Resource]:
     pattern = _pattern(options)
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for name, kind in (
         ("topic", ResourceType.TOPIC),
         ("group", ResourceType.GROUP),
@@ -187,15 +187,15 @@ def _resources(options: Options, *, required: bool = True) -> list[Resource]:
         ("delegation-token", ResourceType.DELEGATION_TOKEN),
         ("user-principal", ResourceType.USER),
     ):
-        found += [Resource(kind, text.strip(), pattern) for text in options.values(name)]
+        resources += [Resource(kind, text.strip(), pattern) for text in options.values(name)]
     if pattern == PatternType.LITERAL and (options.has("cluster") or options.has("idempotent")):
-        found.append(_CLUSTER)
-    if not found and required:
+        resources.append(_CLUSTER)
+    if not resources and required:
         options.usage(
             "You must provide at least one resource: --topic <topic> or --cluster or --group <group> "
             "or --delegation-token <Delegation Token ID>"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(resources))
 
 
 def _plan(options: Options) -> Plan:
@@ -233,8 +233,11 @@ def _check_operations(options: Options, plan: Plan) -> None:
 
 
 def _operation(text: str) -> Operation:
-    wanted = text.strip().replace("_", "").lower()
-    return next((one for one in Operation if one.name.replace("_", "").lower() == wanted), Operation.UNKNOWN)
+    operation_name = text.strip().replace("_", "").lower()
+    return next(
+        (operation for operation in Operation if operation.name.replace("_", "").lower() == operation_name),
+        Operation.UNKNOWN,
+    )
 
 
 def _principal(text: str) -> str:
@@ -245,11 +248,11 @@ def _principal(text: str) -> str:
 
 
 def _entries(options: Options, operations: Iterable[Operation]) -> list[Entry]:
-    found = []
+    acl_entries = []
     for word, permission in (("allow", Permission.ALLOW), ("deny", Permission.DENY)):
         principals = [_principal(text) for text in options.values(f"{word}-principal")]
         hosts = [text.strip() for text in options.values(f"{word}-host")] or ["*"]
         for principal in principals:
             for operation in operations:
-                found += [Entry(principal, host, operation, permission) for host in hosts]
-    return list(dict.fromkeys(found))
+                acl_entries += [Entry(principal, host, operation, permission) for host in hosts]
+    return list(dict.fromkeys(acl_entries))

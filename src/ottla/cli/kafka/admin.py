@@ -27,9 +27,11 @@ class UnreadableFile(ClientError):
     """A properties file that is not there or is none, with the class and the words of Java's exception."""
 
     def __init__(self, error: OSError, path: str) -> None:
-        found = {FileNotFoundError: "NoSuchFileException", PermissionError: "AccessDeniedException"}.get(type(error))
-        super().__init__(path if found else error.strerror or str(error))
-        self.java_name = f"java.nio.file.{found}" if found else "java.io.IOException"
+        exception_name = {FileNotFoundError: "NoSuchFileException", PermissionError: "AccessDeniedException"}.get(
+            type(error)
+        )
+        super().__init__(path if exception_name else error.strerror or str(error))
+        self.java_name = f"java.nio.file.{exception_name}" if exception_name else "java.io.IOException"
 
 
 class ClientNotMade(ClientError):

@@ -88,9 +88,11 @@ def _run(cluster: Cluster, options: Options) -> None:
         if name is not None and name not in names:
             print(f"The client metric resource {name} doesn't exist and doesn't have dynamic config.")
             return
-        for one in names if name is None else [name]:
-            print(f"Client metrics configs for {one} are:")
-            for row in sorted(describe_configs(cluster, kind, [one]).get(one, []), key=lambda row: row.name):
+        for resource_name in names if name is None else [name]:
+            print(f"Client metrics configs for {resource_name} are:")
+            for row in sorted(
+                describe_configs(cluster, kind, [resource_name]).get(resource_name, []), key=lambda row: row.name
+            ):
                 print(f"  {row.name}={row.value}")
     elif options.has("alter"):
         changes: list[Change] = []

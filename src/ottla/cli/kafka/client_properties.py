@@ -103,10 +103,10 @@ def made_client(properties: Mapping[str, str], *, producer: bool, **more: Any) -
 
 def next_batch(consumer: Any, limit: int, wait_s: float) -> list[Any]:
     """What is there now, or after a wait; a waiting consume() cannot be interrupted cleanly in confluent-kafka."""
-    found: list[Any] = consumer.consume(limit, 0)
-    if not found and (first := consumer.poll(wait_s)) is not None:
-        found = [first, *(consumer.consume(limit - 1, 0) if limit > 1 else ())]
-    return found
+    batch: list[Any] = consumer.consume(limit, 0)
+    if not batch and (first := consumer.poll(wait_s)) is not None:
+        batch = [first, *(consumer.consume(limit - 1, 0) if limit > 1 else ())]
+    return batch
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, str]:

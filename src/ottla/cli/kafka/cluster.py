@@ -31,28 +31,28 @@ def main(arguments: list[str]) -> int:
         if name == "list-endpoints":
             command.add_argument("--include-fenced-brokers", action="store_true", help="Fenced brokers too.")
     try:
-        given = parser.parse(arguments)
+        parsed = parser.parse(arguments)
     except Exit as end:
         return end.code
-    controllers = given.bootstrap_controller is not None
+    controllers = parsed.bootstrap_controller is not None
     try:
-        if given.config is not None:
-            if given.command_config is not None:
+        if parsed.config is not None:
+            if parsed.command_config is not None:
                 raise OptionError("--config and --command-config cannot be specified together.")
             print(
                 "Option --config has been deprecated and will be removed in a future version. "
                 "Use --command-config instead."
             )
-        properties = command_properties_of(given.command_config or given.config)
+        properties = command_properties_of(parsed.command_config or parsed.config)
         with open_cluster(
-            given.bootstrap_controller or given.bootstrap_server, properties, controllers=controllers
+            parsed.bootstrap_controller or parsed.bootstrap_server, properties, controllers=controllers
         ) as cluster:
-            if given.command == "cluster-id":
+            if parsed.command == "cluster-id":
                 print(f"Cluster ID: {cluster.describe('describeCluster').cluster_id}")
-            elif given.command == "unregister":
-                _unregister(cluster, given.id)
+            elif parsed.command == "unregister":
+                _unregister(cluster, parsed.id)
             else:
-                _endpoints(cluster, include_fenced=given.include_fenced_brokers)
+                _endpoints(cluster, include_fenced=parsed.include_fenced_brokers)
     except UnsupportedVersion:
         print("The target cluster does not support the broker unregistration API.")
         return 1

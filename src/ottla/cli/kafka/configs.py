@@ -96,9 +96,9 @@ def entity_types(options: Options) -> list[str]:
 
 
 def entity_names(options: Options) -> list[str]:
-    given = iter(options.values("entity-name"))
+    entity_name_values = iter(options.values("entity-name"))
     spoken = [name for name in options.order if name in {"entity-name", "entity-default"}]
-    names = [next(given) if name == "entity-name" else "" for name in spoken]
+    names = [next(entity_name_values) if name == "entity-name" else "" for name in spoken]
     names += [options.value(name) or "" for name in FLAGS if options.has(name)]
     return names + ["" for name in DEFAULT_FLAGS if options.has(name)]
 

@@ -79,8 +79,8 @@ def alter_quotas(
     from ottla.protocol.generated.alter_client_quotas_response import AlterClientQuotasResponse
 
     existing = quota_rows(cluster, kinds, names)
-    known = existing[0][1] if existing else {}
-    missing = [key for key in deleted if key not in known]
+    existing_quotas = existing[0][1] if existing else {}
+    missing = [key for key in deleted if key not in existing_quotas]
     if missing:
         raise ValueError(f"Invalid config(s): {','.join(missing)}")
     operations = []

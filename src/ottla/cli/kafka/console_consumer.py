@@ -185,8 +185,8 @@ class Session:
         last = time.monotonic()
         out = sys.stdout.buffer
         while self._limit < 0 or self._count < self._limit:
-            wanted = _BATCH if self._limit < 0 else min(_BATCH, self._limit - self._count)
-            messages = next_batch(consumer, wanted, 0.1)
+            batch_limit = _BATCH if self._limit < 0 else min(_BATCH, self._limit - self._count)
+            messages = next_batch(consumer, batch_limit, 0.1)
             for message in messages:
                 if self._stop.requested:  # between two records: what was printed is committed
                     break

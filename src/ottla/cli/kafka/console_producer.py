@@ -210,10 +210,10 @@ class _Complaints:
     """Prints each warning of librdkafka about the brokers once."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._printed_warnings: set[str] = set()
 
     def __call__(self, error: Any) -> None:
         words = str(error.str())
-        if words not in self._said:
-            self._said.add(words)
+        if words not in self._printed_warnings:
+            self._printed_warnings.add(words)
             print(f"WARN {words}", file=sys.stderr)

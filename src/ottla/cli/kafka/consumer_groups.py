@@ -238,7 +238,7 @@ def _delete(cluster: Cluster, groups: list[str]) -> None:
 
 def topic_partitions(cluster: Cluster, topics: list[str]) -> list[tuple[str, int]]:
     """`topic` as all of its partitions, `topic:0,2` as those two."""
-    found: list[tuple[str, int]] = []
+    places: list[tuple[str, int]] = []
     check_named(*topics)
     whole = [topic for topic in topics if ":" not in topic]
     for topic in topics:
@@ -250,10 +250,10 @@ def topic_partitions(cluster: Cluster, topics: list[str]) -> list[tuple[str, int
         for word in listed.split(","):
             if not word.isdigit():
                 raise ValueError(f"Invalid partition '{word}' specified in topic arg '{topic}''")
-            found.append((name, int(word)))
+            places.append((name, int(word)))
     for described in describe_topics(cluster, whole):
-        found += [(described.name, row.partition) for row in described.partitions]
-    return found
+        places += [(described.name, row.partition) for row in described.partitions]
+    return places
 
 
 def _delete_offsets(cluster: Cluster, options: Options) -> None:

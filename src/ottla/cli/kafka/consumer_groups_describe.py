@@ -17,15 +17,15 @@ Partition = tuple[str, int]
 
 def describe(cluster: Cluster, options: Options, groups: Iterable[str]) -> None:
     described = [describe_group(cluster, group) for group in sorted(set(groups))]
-    for found in described:
-        if found.state == "Dead":
-            print(f"\nError: Consumer group '{found.group_id}' does not exist.")
+    for described_group in described:
+        if described_group.state == "Dead":
+            print(f"\nError: Consumer group '{described_group.group_id}' does not exist.")
         elif options.has("members"):
-            _print_members(found, verbose=options.has("verbose"))
+            _print_members(described_group, verbose=options.has("verbose"))
         elif options.has("state"):
-            _print_state(found, verbose=options.has("verbose"))
+            _print_state(described_group, verbose=options.has("verbose"))
         else:
-            _print_offsets(cluster, found, verbose=options.has("verbose"))
+            _print_offsets(cluster, described_group, verbose=options.has("verbose"))
 
 
 def _announce(group: GroupDescription, rows: int) -> bool:

@@ -134,33 +134,36 @@ def _long(options: Options, name: str) -> int:
 
 
 def _at(cluster: Cluster, partitions: Iterable[Partition], when: int) -> Plan:
-    return {where: found.offset for where, found in offsets_or_raise(cluster, dict.fromkeys(partitions, when)).items()}
+    return {
+        where: offset_row.offset
+        for where, offset_row in offsets_or_raise(cluster, dict.fromkeys(partitions, when)).items()
+    }
 
 
 def _shifted(cluster: Cluster, group: str, partitions: Iterable[Partition], by: int) -> Plan:
     committed = committed_offsets(cluster, group)
-    wanted: Plan = {}
+    shifted: Plan = {}
     for topic, partition in partitions:
         if (topic, partition) not in committed:
             raise ValueError(
                 f"Cannot shift offset for partition {topic}-{partition} since there is no current committed offset"
             )
-        wanted[topic, partition] = committed[topic, partition] + by
-    return in_range(cluster, wanted)
+        shifted[topic, partition] = committed[topic, partition] + by
+    return in_range(cluster, shifted)
 
 
 def _current(cluster: Cluster, group: str, partitions: Iterable[Partition]) -> Plan:
     committed = committed_offsets(cluster, group)
-    wanted = list(partitions)
-    plan = {where: committed[where] for where in wanted if where in committed}
-    return plan | _at(cluster, [where for where in wanted if where not in committed], LATEST)
+    partition_list = list(partitions)
+    plan = {where: committed[where] for where in partition_list if where in committed}
+    return plan | _at(cluster, [where for where in partition_list if where not in committed], LATEST)
 
 
-def in_range(cluster: Cluster, wanted: Plan) -> Plan:
+def in_range(cluster: Cluster, requested: Plan) -> Plan:
     """Offsets outside the log are moved to its nearer end, with a warning."""
-    starts, ends = _at(cluster, wanted, EARLIEST), _at(cluster, wanted, LATEST)
+    starts, ends = _at(cluster, requested, EARLIEST), _at(cluster, requested, LATEST)
     plan: Plan = {}
-    for (topic, partition), offset in wanted.items():
+    for (topic, partition), offset in requested.items():
         start, end = starts[topic, partition], ends[topic, partition]
         plan[topic, partition] = min(max(offset, start), end)
         if not start <= offset <= end:
@@ -174,11 +177,11 @@ def in_range(cluster: Cluster, wanted: Plan) -> Plan:
 
 
 def by_time(cluster: Cluster, partitions: Iterable[Partition], timestamp: int) -> Plan:
-    found = _at(cluster, partitions, timestamp)
-    late = [where for where, offset in found.items() if offset < 0]
+    offsets = _at(cluster, partitions, timestamp)
+    late = [where for where, offset in offsets.items() if offset < 0]
     for topic, partition in late:
         print(f"\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset.")
-    return found | _at(cluster, late, LATEST)
+    return offsets | _at(cluster, late, LATEST)
 
 
 def parse_datetime(text: str) -> int:
@@ -209,9 +212,9 @@ def before_now(text: str) -> int:
     return int(time.time() * 1000 - (-seconds if match[1] == "-" else seconds) * 1000)
 
 
-def _of_file(cluster: Cluster, wanted: Plan) -> Plan:
+def _of_file(cluster: Cluster, requested: Plan) -> Plan:
     topics = {topic.name for topic in list_topics(cluster)}
-    for topic, partition in wanted:
+    for topic, partition in requested:
         if not topic:
             raise OptionError(
                 "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.InvalidTopicException: "
@@ -223,7 +226,7 @@ def _of_file(cluster: Cluster, wanted: Plan) -> Plan:
                 f"Failed to fetch metadata for partition {topic}-{partition} because metadata for topic `{topic}` could "
                 "not be found"
             )
-    return in_range(cluster, wanted)
+    return in_range(cluster, requested)
 
 
 def _from_file(options: Options, group: str) -> Plan:

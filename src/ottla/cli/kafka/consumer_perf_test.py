@@ -73,7 +73,7 @@ def _run(options: Options) -> int:
     detailed = options.has("show-detailed-stats")
     if not options.has("hide-header"):
         print(f"{'time, threadId' if detailed else 'start.time, end.time'}, {_FIGURES}")
-    wanted = _long(options, "num-records" if options.has("num-records") else "messages")
+    record_count = _long(options, "num-records" if options.has("num-records") else "messages")
     if _long(options, "reporting-interval") <= 0:
         raise OptionError("Reporting interval must be greater than 0.")
     check_subscription(options.value("topic"), options.value("include"))
@@ -87,7 +87,7 @@ def _run(options: Options) -> int:
     }
     properties.setdefault("client.id", "perf-consumer-client")
     metrics = ClientMetrics("consumer-metrics", properties["client.id"]) if options.has("print-metrics") else None
-    measurement = _Measurement(options, wanted)
+    measurement = _Measurement(options, record_count)
     consumer = made_client(
         properties, producer=False, queued__min__messages=100_000, **(metrics.settings() if metrics else {})
     )
@@ -103,9 +103,9 @@ def _run(options: Options) -> int:
 
 
 class _Measurement:
-    def __init__(self, options: Options, wanted: int) -> None:
+    def __init__(self, options: Options, record_count: int) -> None:
         self._options = options
-        self._wanted = wanted
+        self._record_count = record_count
         self._bytes = self._count = 0
         self._joined: float | None = None
         self._interval = _long(options, "reporting-interval") / 1000
@@ -118,7 +118,7 @@ class _Measurement:
         reported = (0, 0)
         detailed = self._options.has("show-detailed-stats")
         consumer.subscribe([topic], on_assign=self._assigned)
-        while self._count < self._wanted and time.time() - last_record < self._timeout:
+        while self._count < self._record_count and time.time() - last_record < self._timeout:
             batch = next_batch(consumer, _BATCH, 0.1)
             now = time.time()  # one moment for the whole batch, as Java's: at most one line each
             for message in batch:
@@ -129,7 +129,7 @@ class _Measurement:
                     if detailed and now - last_report >= self._interval:
                         self._detail(last_report, now, reported)
                         last_report, reported = now, (self._bytes, self._count)
-        if self._count < self._wanted:
+        if self._count < self._record_count:
             print(
                 f"WARNING: Exiting before consuming the expected number of records: timeout ({int(self._timeout * 1000)} ms) "
                 "exceeded. You can use the --timeout option to increase the timeout."

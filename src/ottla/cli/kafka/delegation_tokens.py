@@ -57,17 +57,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _principals(options: Options, name: str) -> list[tuple[str, str]]:
-    found = []
+    principals = []
     for text in options.values(name):
-        kind, colon, rest = text.strip().partition(":")
+        kind, colon, principal_name = text.strip().partition(":")
         if not colon:
             raise ValueError(f"expected a string in format principalType:principalName but got {text.strip()}")
-        found.append((kind, rest))
-    return found
+        principals.append((kind, principal_name))
+    return principals
 
 
 def _shown(principals: list[tuple[str, str]]) -> str:
-    return java_list(":".join(one) for one in principals)
+    return java_list(":".join(principal) for principal in principals)
 
 
 def _create(cluster: Cluster, options: Options) -> None:
@@ -78,7 +78,7 @@ def _create(cluster: Cluster, options: Options) -> None:
     life = int(options.value("max-life-time-period") or -1)
     print(f"Calling create token operation with renewers :{_shown(renewers)} , max-life-time-period :{life}")
     kind, name = owners[0] if owners else (None, None)
-    request = CreateDelegationTokenRequest(kind, name, [CreatableRenewers(*one) for one in renewers], life)
+    request = CreateDelegationTokenRequest(kind, name, [CreatableRenewers(*renewer) for renewer in renewers], life)
     answer = cluster.controller_call(
         "createDelegationToken", request, CreateDelegationTokenResponse, lambda a: a.error_code
     )
@@ -133,7 +133,9 @@ def _describe(cluster: Cluster, options: Options) -> None:
         if owners
         else "Calling describe token operation for current user."
     )
-    request = DescribeDelegationTokenRequest([DescribeDelegationTokenOwner(*one) for one in owners] if owners else None)
+    request = DescribeDelegationTokenRequest(
+        [DescribeDelegationTokenOwner(*owner) for owner in owners] if owners else None
+    )
     answer = cluster.any_call("describeDelegationToken", request, DescribeDelegationTokenResponse)
     check(answer.error_code)
     print(f"Total number of tokens : {len(answer.tokens)}")
@@ -141,8 +143,8 @@ def _describe(cluster: Cluster, options: Options) -> None:
         (
             token.token_id, base64.b64encode(token.hmac).decode(), f"{token.principal_type}:{token.principal_name}",
             f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
-            _shown([(one.principal_type, one.principal_name) for one in token.renewers]), _date(token.issue_timestamp),
-            _date(token.expiry_timestamp), _date(token.max_timestamp),
+            _shown([(renewer.principal_type, renewer.principal_name) for renewer in token.renewers]),
+            _date(token.issue_timestamp), _date(token.expiry_timestamp), _date(token.max_timestamp),
         )
         for token in answer.tokens
     ])  # fmt: skip

@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> int:
         options = PARSER.begin(arguments, _ABOUT)
         options.require("bootstrap-server", "offset-json-file")
         with cluster_of(options) as cluster:
-            wanted = _wanted(options.required("offset-json-file"))
+            low_watermarks = _requested_offsets(options.required("offset-json-file"))
             print("Executing records delete operation")
-            answers = _deleted(cluster, wanted)
+            answers = _deleted(cluster, low_watermarks)
     except Exit as end:
         return end.code
     except REFUSED as reason:
@@ -47,26 +47,26 @@ def main(arguments: list[str]) -> int:
 
 
 def _deleted(
-    cluster: Cluster, wanted: dict[tuple[str, int], int]
+    cluster: Cluster, low_watermarks: dict[tuple[str, int], int]
 ) -> Mapping[tuple[str, int], int | KafkaError | ClientError]:
     """Without a broker every partition has the same answer, as in Kafka's tool."""
     try:
-        return delete_records(cluster, wanted)
+        return delete_records(cluster, low_watermarks)
     except AuthenticationFailed as reason:
-        return dict.fromkeys(wanted, reason)
+        return dict.fromkeys(low_watermarks, reason)
     except CallTimeout as reason:
-        return dict.fromkeys(wanted, CallTimeout(f"{reason}(api=METADATA)"))
+        return dict.fromkeys(low_watermarks, CallTimeout(f"{reason}(api=METADATA)"))
 
 
-def _wanted(path: str) -> dict[tuple[str, int], int]:
+def _requested_offsets(path: str) -> dict[tuple[str, int], int]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError:
         raise ValueError(f"Unable to read file {path}") from None
     try:
-        found = json.loads(text)
-        version = int(found.get("version", 1))
-        rows = [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in found["partitions"]]
+        document = json.loads(text)
+        version = int(document.get("version", 1))
+        rows = [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in document["partitions"]]
     except (ValueError, AttributeError):
         raise ValueError("The input string is not a valid JSON") from None
     except (KeyError, TypeError):

@@ -195,9 +195,9 @@ def _dump_index(path: Path, options: Options) -> None:
         offset = base + relative
         if relative == 0 and position == 0:
             continue
-        found = next(iterate_batches(data, position), None) if position < len(data) else None
-        if found is None or found[1].last_offset != offset:
-            mismatches.append((offset, -1 if found is None else found[1].last_offset))
+        indexed_batch = next(iterate_batches(data, position), None) if position < len(data) else None
+        if indexed_batch is None or indexed_batch[1].last_offset != offset:
+            mismatches.append((offset, -1 if indexed_batch is None else indexed_batch[1].last_offset))
         if not options.has("verify-index-only"):
             print(f"offset: {offset} position: {position}")
     for offset, actual in mismatches:

@@ -49,8 +49,8 @@ def main(arguments: list[str]) -> int:
 def _named(arguments: list[str]) -> list[str]:
     """Old positions as named options; as in Kafka's tool, a line without a known option is taken for positions."""
     names = (*_REQUIRED, "command-config")
-    known = {f"--{name}" for name in (*names, *_OPTIONAL)}
-    if not arguments or any(word.partition("=")[0] in known for word in arguments):
+    option_names = {f"--{name}" for name in (*names, *_OPTIONAL)}
+    if not arguments or any(word.partition("=")[0] in option_names for word in arguments):
         return arguments
     if len(arguments) not in {5, 6}:
         print(
@@ -102,11 +102,11 @@ def _run(options: Options) -> None:
         queue__buffering__max__ms=0,
     )
     try:
-        found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
-        if found.error is not None:
+        topic_metadata = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+        if topic_metadata.error is not None:
             _create(properties, topic)
-            found = _listed(consumer, topic)
-        ends = {number: watermarks(consumer, topic, number, _TIMEOUT)[1] for number in found.partitions}
+            topic_metadata = _listed(consumer, topic)
+        ends = {number: watermarks(consumer, topic, number, _TIMEOUT)[1] for number in topic_metadata.partitions}
         consumer.assign([TopicPartition(topic, number, end) for number, end in ends.items()])
         _measure(producer, consumer, topic, count, options)
     finally:
@@ -127,9 +127,9 @@ def _listed(consumer: Any, topic: str) -> Any:
     """Returns the metadata of a topic that was just created, once the broker has it."""
     deadline = time.monotonic() + _TIMEOUT
     while True:
-        found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
-        if found.error is None and found.partitions:
-            return found
+        topic_metadata = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+        if topic_metadata.error is None and topic_metadata.partitions:
+            return topic_metadata
         if time.monotonic() > deadline:
             raise ValueError(f"Topic {topic} is not there {_TIMEOUT:.0f} s after it was made")
         time.sleep(0.05)

@@ -26,8 +26,8 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 def main(arguments: list[str]) -> int:
     try:
-        given = _parser().parse(arguments)
-        return _run(given)
+        parsed = _parser().parse(arguments)
+        return _run(parsed)
     except Exit as end:
         return end.code
     except ArgumentError as reason:
@@ -65,23 +65,23 @@ def _parser() -> ToolParser:
     return parser
 
 
-def _run(given: Namespace) -> int:
-    if given.command == "version-mapping":
-        print("\n".join(mapping_lines(given.release_version)))
+def _run(parsed: Namespace) -> int:
+    if parsed.command == "version-mapping":
+        print("\n".join(mapping_lines(parsed.release_version)))
         return 0
-    if given.command == "feature-dependencies":
-        for line in dependencies_lines(given.feature):
+    if parsed.command == "feature-dependencies":
+        for line in dependencies_lines(parsed.feature):
             print(line)
         return 0
-    bootstrap = given.bootstrap_controller or given.bootstrap_server
+    bootstrap = parsed.bootstrap_controller or parsed.bootstrap_server
     if bootstrap is None:
         raise ArgumentError("You must specify either --bootstrap-controller or --bootstrap-server.")
-    controllers = given.bootstrap_controller is not None
-    with open_cluster(bootstrap, command_properties_of(given.command_config), controllers=controllers) as cluster:
-        if given.command == "describe":
-            _describe(cluster, given.node_id)
+    controllers = parsed.bootstrap_controller is not None
+    with open_cluster(bootstrap, command_properties_of(parsed.command_config), controllers=controllers) as cluster:
+        if parsed.command == "describe":
+            _describe(cluster, parsed.node_id)
             return 0
-        return _update(cluster, given)
+        return _update(cluster, parsed)
 
 
 def _describe(cluster: Cluster, node_id: int | None) -> None:
@@ -110,17 +110,17 @@ def _level(name: str, level: int) -> str:
     return METADATA_VERSIONS.get(level, f"UNKNOWN [{level}]")
 
 
-def _update(cluster: Cluster, given: Namespace) -> int:
+def _update(cluster: Cluster, parsed: Namespace) -> int:
     from ottla.protocol.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
     from ottla.protocol.generated.update_features_response import UpdateFeaturesResponse
 
     verb, done = {"upgrade": ("upgrade", "upgraded"), "downgrade": ("downgrade", "downgraded")}.get(
-        given.command, ("disable", "disabled")
+        parsed.command, ("disable", "disabled")
     )
-    levels = _wanted(given, verb)
-    kind = UPGRADE if verb == "upgrade" else UNSAFE if given.unsafe else SAFE
+    levels = _requested_levels(parsed, verb)
+    kind = UPGRADE if verb == "upgrade" else UNSAFE if parsed.unsafe else SAFE
     keys = [FeatureUpdateKey(name, level, False, kind) for name, level in levels.items()]
-    request = UpdateFeaturesRequest(60000, keys, given.dry_run)
+    request = UpdateFeaturesRequest(60000, keys, parsed.dry_run)
     answer = cluster.controller_call("updateFeatures", request, UpdateFeaturesResponse, lambda a: a.error_code)
     results = {row.feature: (row.error_code, row.error_message) for row in answer.results}
     failures = 0
@@ -129,9 +129,9 @@ def _update(cluster: Cluster, given: Namespace) -> int:
         target = "" if verb == "disable" else f" to {level}"
         if code:
             failures += 1
-            could = "Can not" if given.dry_run else "Could not"
+            could = "Can not" if parsed.dry_run else "Could not"
             print(f"{could} {verb} {name}{target}. {error_of(code, words)}")
-        elif given.dry_run:
+        elif parsed.dry_run:
             print(f"{name} can be {done}{target}.")
         else:
             print(f"{name} was {done}{target}.")
@@ -141,20 +141,20 @@ def _update(cluster: Cluster, given: Namespace) -> int:
     return 0
 
 
-def _wanted(given: Namespace, verb: str) -> dict[str, int]:
+def _requested_levels(parsed: Namespace, verb: str) -> dict[str, int]:
     if verb == "disable":
-        if not given.feature:
+        if not parsed.feature:
             raise ReleaseError("You must specify at least one feature to disable.")
-        return dict.fromkeys(given.feature, 0)
-    if given.release_version is not None:
-        if given.metadata or given.feature:
+        return dict.fromkeys(parsed.feature, 0)
+    if parsed.release_version is not None:
+        if parsed.metadata or parsed.feature:
             raise ReleaseError("Can not specify `release-version` with other feature flags.")
-        return release_levels(given.release_version)
+        return release_levels(parsed.release_version)
     levels: dict[str, int] = {}
-    if given.metadata is not None:
+    if parsed.metadata is not None:
         print(" `metadata` flag is deprecated and may be removed in a future release.")
-        levels[METADATA_VERSION] = release_levels(given.metadata)[METADATA_VERSION]
-    for text in given.feature:
+        levels[METADATA_VERSION] = release_levels(parsed.metadata)[METADATA_VERSION]
+    for text in parsed.feature:
         name, level = feature_and_level(text)
         if name in levels:
             raise ReleaseError(f"Feature {name} was specified more than once.")

@@ -70,5 +70,5 @@ def jsonable(value: Any, name: str = "") -> Any:
 
 
 def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *later_words = name.split("_")
+    return first + "".join(word.capitalize() for word in later_words)

@@ -70,9 +70,9 @@ def _run(options: Options) -> None:
 
 
 def _print(cluster: Cluster, partitions: list[tuple[str, int]], when: int) -> None:
-    found = list_offsets(cluster, dict.fromkeys(partitions, when))
+    answers = list_offsets(cluster, dict.fromkeys(partitions, when))
     for topic, partition in sorted(partitions):
-        answer = found[topic, partition]
+        answer = answers[topic, partition]
         if isinstance(answer, KafkaError):
             if answer.code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
                 print(
@@ -98,15 +98,17 @@ def _filter(options: Options) -> Filter:
     if (text := options.value("topic-partitions")) is not None:
         rules = [_rule(part) for part in text.split(",")]
         return lambda topic, partition: any(rule(topic, partition) for rule in rules)
-    asked = options.value("topic")
-    pattern = include_pattern(".*" if asked is None else asked)
-    wanted: set[int] | None = None
+    topic_pattern = options.value("topic")
+    pattern = include_pattern(".*" if topic_pattern is None else topic_pattern)
+    partition_ids: set[int] | None = None
     if (listed := options.value("partitions")) is not None:
         words = [word.strip() for word in listed.split(",") if word.strip()]
         if not all(map(is_integer, words)):
             raise Terse(f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}")
-        wanted = {int(word) for word in words} or None
-    return lambda topic, partition: bool(pattern.fullmatch(topic)) and (wanted is None or partition in wanted)
+        partition_ids = {int(word) for word in words} or None
+    return lambda topic, partition: (
+        bool(pattern.fullmatch(topic)) and (partition_ids is None or partition in partition_ids)
+    )
 
 
 def _rule(text: str) -> Filter:
@@ -114,16 +116,16 @@ def _rule(text: str) -> Filter:
     if not match:
         raise Terse(f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}")
     pattern = include_pattern(match[1] or ".*")
-    one, low, high = match[2], match[3], match[4]
-    for number in filter(None, (one, low, high)):
+    exact, low, high = match[2], match[3], match[4]
+    for number in filter(None, (exact, low, high)):
         if not is_integer(number):
             raise Terse(f'For input string: "{number}"')
 
     def fits(topic: str, partition: int) -> bool:
         if not pattern.fullmatch(topic):
             return False
-        if one:
-            return partition == int(one)
+        if exact:
+            return partition == int(exact)
         return int(low or 0) <= partition < (int(high) if high else 1 << 31)
 
     return fits

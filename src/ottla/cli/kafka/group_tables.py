@@ -35,13 +35,13 @@ def usage_of_actions(options: Options, message: str) -> None:
 
 
 def list_kind(cluster: Cluster, options: Options, kind: str, states: Mapping[str, str]) -> None:
-    wanted: list[str] = []
+    requested_states: list[str] = []
     if text := options.value("state"):
         words = [word.strip().lower() for word in text.split(",")]
         if any(word not in states for word in words):
             raise StateError(f"Invalid state list '{text}'. Valid states are: {', '.join(states.values())}")
-        wanted = [states[word] for word in words]
-    groups = list_groups(cluster, wanted, [kind])
+        requested_states = [states[word] for word in words]
+    groups = list_groups(cluster, requested_states, [kind])
     if not options.has("state"):
         for group in groups:
             print(group.group_id)

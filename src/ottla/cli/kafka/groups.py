@@ -35,12 +35,12 @@ def main(arguments: list[str]) -> int:
             options.usage("Missing required option(s) [bootstrap-server]")
         if not options.has("list"):
             options.usage("Command must include exactly one action: --list.")
-        for first, others in (
+        for first, excluded in (
             ("consumer", ("protocol", "group-type", "share", "streams")),
             ("share", ("protocol", "group-type", "streams")),
             ("streams", ("protocol", "group-type")),
         ):
-            options.refuse(first, others)
+            options.refuse(first, excluded)
         _list(options)
     except Exit as end:
         return end.code

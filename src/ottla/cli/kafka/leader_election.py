@@ -32,7 +32,7 @@ _ABOUT = (
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, _ABOUT)
-        kind, partitions = _wanted(options)
+        kind, partitions = _requested_election(options)
         config = "command-config" if options.has("command-config") else "admin.config"
         if options.has("admin.config"):
             print(
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def _wanted(options: Options) -> tuple[str, list[tuple[str, int]] | None]:
+def _requested_election(options: Options) -> tuple[str, list[tuple[str, int]] | None]:
     missing = [name for name in ("bootstrap-server", "election-type") if not options.has(name)]
     if missing:
         raise OptionError(f"Missing required option(s): {', '.join(missing)}")
@@ -70,12 +70,12 @@ def _wanted(options: Options) -> tuple[str, list[tuple[str, int]] | None]:
 
 def _from_file(path: str) -> list[tuple[str, int]]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError:
         raise OptionError(f"Unable to read file {path}") from None
     except ValueError:
         raise OptionError(f"Replica election data is not valid JSON: {path}") from None
-    rows = [(str(row["topic"]), int(row["partition"])) for row in found.get("partitions", [])]
+    rows = [(str(row["topic"]), int(row["partition"])) for row in document.get("partitions", [])]
     if not rows:
         raise OptionError('Replica election data is missing "partitions" field')
     twice = [f"{topic}-{partition}" for topic, partition in dict.fromkeys(rows) if rows.count((topic, partition)) > 1]

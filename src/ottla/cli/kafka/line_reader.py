@@ -75,21 +75,21 @@ class LineReader:
         return line[start:index]
 
     def _split(self, text: str) -> list[tuple[str, bytes | None]]:
-        found: list[tuple[str, bytes | None]] = []
+        headers: list[tuple[str, bytes | None]] = []
         for pair in re.split(self._headers_separator, text):
             key, mark, value = pair.partition(self._headers_key_separator)
             if not mark:
                 if not self._ignore_error:
                     where = f"in pair '{pair}' on line number {self._line_number}"
                     raise ReaderError(f"No header key separator found {where}")
-                found.append((pair, None))
+                headers.append((pair, None))
                 continue
             if key == self._null_marker:
                 raise ReaderError(
                     f"Header keys should not be equal to the null marker '{self._null_marker}' as they can't be null"
                 )
-            found.append((key, self._bytes(value)))
-        return found
+            headers.append((key, self._bytes(value)))
+        return headers
 
 
 def _true(properties: Mapping[str, str], name: str) -> bool:

@@ -35,24 +35,25 @@ def main(arguments: list[str]) -> int:
 def _describe(cluster: Cluster, options: Options) -> int:
     topics = [word.strip() for word in (options.value("topic-list") or "").split(",") if word.strip()]
     existing = sorted(broker.node_id for broker in cluster.describe("describeCluster").brokers)
-    wanted = existing
+    broker_ids = existing
     if (listed := options.value("broker-list")) is not None:
         words = [word.strip() for word in listed.split(",") if word.strip()]
         for word in words:
             if not is_integer(word):
                 raise ValueError(f'For input string: "{word}"')
-        wanted = [int(word) for word in words]
-    missing = [broker for broker in wanted if broker not in existing]
+        broker_ids = [int(word) for word in words]
+    missing = [broker for broker in broker_ids if broker not in existing]
     if missing:
-        absent, known = ",".join(map(str, missing)), ",".join(map(str, existing))
+        absent, existing_ids = ",".join(map(str, missing)), ",".join(map(str, existing))
         print(
-            f"ERROR: The given brokers do not exist from --broker-list: {absent}. Current existent brokers: {known}",
+            f"ERROR: The given brokers do not exist from --broker-list: {absent}. "
+            f"Current existent brokers: {existing_ids}",
             file=sys.stderr,
         )
         return 1
     print("Querying brokers for log directories information")
-    rows = [{"broker": broker, "logDirs": _directories(cluster, broker, topics)} for broker in wanted]
-    print(f"Received log directory information from brokers {','.join(map(str, wanted))}")
+    rows = [{"broker": broker, "logDirs": _directories(cluster, broker, topics)} for broker in broker_ids]
+    print(f"Received log directory information from brokers {','.join(map(str, broker_ids))}")
     print(json.dumps({"brokers": rows, "version": 1}, separators=(",", ":")))
     return 0
 

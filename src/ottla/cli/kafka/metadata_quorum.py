@@ -22,18 +22,18 @@ from ottla.protocol.generated.describe_quorum_response import DescribeQuorumResp
 
 def main(arguments: list[str]) -> int:
     try:
-        given = _parser().parse(arguments)
-        if given.command == "describe" and given.status == given.replication:
+        parsed = _parser().parse(arguments)
+        if parsed.command == "describe" and parsed.status == parsed.replication:
             print("One of --status or --replication must be specified with describe sub-command"
-                  if not given.status else "Only one of --status or --replication should be specified with describe sub-command",
+                  if not parsed.status else "Only one of --status or --replication should be specified with describe sub-command",
                   file=sys.stderr)  # fmt: skip
             return 1
-        if given.command_config is not None and not Path(given.command_config).exists():
-            raise OptionError(f"Properties file {given.command_config} does not exists!")
-        bootstrap = given.bootstrap_controller or given.bootstrap_server
-        controllers = given.bootstrap_controller is not None
-        with open_cluster(bootstrap, command_properties_of(given.command_config), controllers=controllers) as cluster:
-            return _run(cluster, given)
+        if parsed.command_config is not None and not Path(parsed.command_config).exists():
+            raise OptionError(f"Properties file {parsed.command_config} does not exists!")
+        bootstrap = parsed.bootstrap_controller or parsed.bootstrap_server
+        controllers = parsed.bootstrap_controller is not None
+        with open_cluster(bootstrap, command_properties_of(parsed.command_config), controllers=controllers) as cluster:
+            return _run(cluster, parsed)
     except Exit as end:
         return end.code
     except KafkaError as reason:
@@ -65,17 +65,17 @@ def _parser() -> ToolParser:
     return parser
 
 
-def _run(cluster: Cluster, given: Namespace) -> int:
-    if given.command == "describe":
+def _run(cluster: Cluster, parsed: Namespace) -> int:
+    if parsed.command == "describe":
         answer = _quorum(cluster)
-        if given.status:
+        if parsed.status:
             _print_status(cluster, answer)
         else:
-            _print_replication(answer, human=given.human_readable)
-    elif given.command == "remove-controller":
-        _remove(cluster, given)
+            _print_replication(answer, human=parsed.human_readable)
+    elif parsed.command == "remove-controller":
+        _remove(cluster, parsed)
     else:
-        _add(cluster, given)
+        _add(cluster, parsed)
     return 0
 
 
@@ -120,7 +120,7 @@ def _replicas(answer: DescribeQuorumResponse, rows: list[ReplicaState]) -> str:
         if row.replica_directory_id != ZERO_UUID:
             cells.append(f'"directoryId": "{uuid_to_str(row.replica_directory_id)}"')
         if listeners := nodes.get(row.replica_id):
-            listed = ", ".join(f'"{one.name}://{one.host}:{one.port}"' for one in listeners)
+            listed = ", ".join(f'"{listener.name}://{listener.host}:{listener.port}"' for listener in listeners)
             cells.append(f'"endpoints": [{listed}]')
         shown.append("{" + ", ".join(cells) + "}")
     return "[" + ", ".join(shown) + "]"
@@ -146,33 +146,33 @@ def _print_replication(answer: DescribeQuorumResponse, *, human: bool) -> None:
     print_tabbed(head, table)
 
 
-def _remove(cluster: Cluster, given: Namespace) -> None:
+def _remove(cluster: Cluster, parsed: Namespace) -> None:
     from ottla.protocol.generated.remove_raft_voter_request import RemoveRaftVoterRequest
     from ottla.protocol.generated.remove_raft_voter_response import RemoveRaftVoterResponse
 
     try:
-        directory = uuid_from_str(given.controller_directory_id)
+        directory = uuid_from_str(parsed.controller_directory_id)
     except ValueError as reason:
         raise ValueError(f"Failed to parse --controller-directory-id: {reason}") from None
-    shown = f"KRaft controller {given.controller_id} with directory id {given.controller_directory_id}"
-    if given.dry_run:
+    shown = f"KRaft controller {parsed.controller_id} with directory id {parsed.controller_directory_id}"
+    if parsed.dry_run:
         print(f"DRY RUN of removing  {shown}")
         return
-    request = RemoveRaftVoterRequest(None, given.controller_id, directory)
+    request = RemoveRaftVoterRequest(None, parsed.controller_id, directory)
     answer = cluster.controller_call("removeRaftVoter", request, RemoveRaftVoterResponse, lambda a: a.error_code)
     check(answer.error_code, answer.error_message)
     print(f"Removed {shown}.")
 
 
-def _add(cluster: Cluster, given: Namespace) -> None:
+def _add(cluster: Cluster, parsed: Namespace) -> None:
     from ottla.protocol.generated.add_raft_voter_request import AddRaftVoterRequest, Listener
     from ottla.protocol.generated.add_raft_voter_response import AddRaftVoterResponse
 
-    if given.command_config is None:
+    if parsed.command_config is None:
         raise ValueError(
             "You must supply the configuration file of the controller you are adding when using add-controller."
         )
-    properties = load_properties(given.command_config)
+    properties = load_properties(parsed.command_config)
     if "controller" not in properties.get("process.roles", ""):
         raise ValueError("process.roles did not contain 'controller' in the configuration file")
     folder = (
@@ -187,9 +187,9 @@ def _add(cluster: Cluster, given: Namespace) -> None:
         if name in names:
             listeners.append(Listener(name, host or "localhost", int(port)))
     node = int(properties.get("node.id", "-1"))
-    ends = " and ".join(f"{one.name}://{one.host}:{one.port}" for one in listeners)
+    ends = " and ".join(f"{listener.name}://{listener.host}:{listener.port}" for listener in listeners)
     shown = f"controller {node} with directory id {directory} and endpoints: {ends}"
-    if given.dry_run:
+    if parsed.dry_run:
         print(f"DRY RUN of adding {shown}")
         return
     request = AddRaftVoterRequest(None, 30000, node, uuid_from_str(directory), listeners)

@@ -46,12 +46,12 @@ def main(arguments: list[str]) -> int:
     where.add_argument("--directory", "-d", help="The folder of the metadata log (not in Kafka's tool).")
     parser.add_argument("command", nargs="*", help="The command to run.")
     try:
-        given = parser.parse(arguments)
-        if given.directory is None and given.snapshot is None:
+        parsed = parser.parse(arguments)
+        if parsed.directory is None and parsed.snapshot is None:
             parser.error("argument --snapshot/-s is required")
-        shell = Shell(load(_files(given.directory, given.snapshot)))
-        if given.command:
-            return shell.once(given.command)
+        shell = Shell(load(_files(parsed.directory, parsed.snapshot)))
+        if parsed.command:
+            return shell.once(parsed.command)
     except Exit as end:
         return end.code
     except FileNotFoundError as reason:
@@ -119,7 +119,7 @@ class Shell:
         if not words:
             return True
         self._history = [*self._history[-_MAX_HISTORY:], shlex.join(words)]
-        name, rest = words[0], words[1:]
+        name, arguments = words[0], words[1:]
         if name in {"exit", "quit"}:
             return False
         commands = {
@@ -129,7 +129,7 @@ class Shell:
         if name not in commands:
             print(f"No such command '{name}'.")
         else:
-            commands[name](rest)
+            commands[name](arguments)
         return True
 
     def _at(self, path: str) -> list[tuple[str, Tree | str]]:
@@ -140,26 +140,26 @@ class Shell:
                 parts = parts[:-1]
             elif part != ".":
                 parts.append(part)
-        found: list[tuple[str, Tree | str]] = [("", self._root)]
+        matches: list[tuple[str, Tree | str]] = [("", self._root)]
         for part in parts:
-            found = [
+            matches = [
                 (f"{name}/{child}", value[child])
-                for name, value in found
+                for name, value in matches
                 if isinstance(value, dict)
                 for child in sorted(value)
                 if fnmatchcase(child, part)
             ]
-        return found
+        return matches
 
     def _ls(self, words: list[str]) -> None:
         """Files first, then folders, these with their names when there is more than one thing to show."""
         files: list[str] = []
         folders: list[tuple[str, Tree]] = []
         for path in words or ["."]:
-            found = self._at(path)
-            if not found:
+            matches = self._at(path)
+            if not matches:
                 print(f"ls: {path}: no such file or directory.")
-            for name, value in found:
+            for name, value in matches:
                 base = name.rpartition("/")[2]
                 if isinstance(value, dict):
                     folders.append((base, value))
@@ -176,21 +176,21 @@ class Shell:
 
     def _cat(self, words: list[str]) -> None:
         for path in words:
-            found = self._at(path)
-            if not found:
+            matches = self._at(path)
+            if not matches:
                 print(f"cat: {path}: No such file or directory.")
-            for _, value in found:
+            for _, value in matches:
                 print(f"cat: {path}: Is a directory" if isinstance(value, dict) else value)
 
     def _cd(self, words: list[str]) -> None:
         path = words[0] if words else "/"
-        found = self._at(path)
-        if len(found) != 1:
-            print(f"cd: {path}: no such file or directory." if not found else f"cd: {path}: too many arguments.")
-        elif not isinstance(found[0][1], dict):
+        matches = self._at(path)
+        if len(matches) != 1:
+            print(f"cd: {path}: no such file or directory." if not matches else f"cd: {path}: too many arguments.")
+        elif not isinstance(matches[0][1], dict):
             print(f"cd: {path}: not a directory.")
         else:
-            self._where = tuple(filter(None, found[0][0].split("/")))
+            self._where = tuple(filter(None, matches[0][0].split("/")))
 
     def _pwd(self, words: list[str]) -> None:
         del words
@@ -198,18 +198,18 @@ class Shell:
 
     def _tree(self, words: list[str]) -> None:
         for path in words or ["."]:
-            found = self._at(path)
-            if not found:
+            matches = self._at(path)
+            if not matches:
                 print(f"tree: {path}: No such file or directory.")
-            for _, value in found:
+            for _, value in matches:
                 _show(value, 0)
 
     def _find(self, words: list[str]) -> None:
         for path in words or ["."]:
-            found = self._at(path)
-            if not found:
+            matches = self._at(path)
+            if not matches:
                 print(f"find: {path}: no such file or directory.")
-            for name, value in found:
+            for name, value in matches:
                 start = path if path == "." or "*" not in path else name
                 _list_below(start.rstrip("/") or "/", value)
 
@@ -220,8 +220,8 @@ class Shell:
             print(f"{number:>5}  {line}")
 
     def _help(self, words: list[str]) -> None:
-        wanted = [line for line in _HELP.splitlines() if words and words[0] in line.partition(":")[0].split(" ")[0]]
-        print("\n".join(wanted) or _HELP)
+        help_lines = [line for line in _HELP.splitlines() if words and words[0] in line.partition(":")[0].split(" ")[0]]
+        print("\n".join(help_lines) or _HELP)
 
 
 def _show(value: Tree | str, depth: int) -> None:

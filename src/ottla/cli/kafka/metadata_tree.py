@@ -43,8 +43,10 @@ def metadata_tree(image: MetadataImage, offset: int, epoch: int, time_ms: int) -
             "acls": {"byId": {uuid_to_str(name): _acl(record) for name, record in image.acls.items()}},
             "clientQuotas": {_entity(entity): _numbers(quotas) for entity, quotas in image.client_quotas.items()},
             "cluster": {
-                "brokers": {str(one.id): _broker(one) for one in image.brokers.values()},
-                "controllers": {str(one.id): _controller(one) for one in image.controllers.values()},
+                "brokers": {str(registration.id): _broker(registration) for registration in image.brokers.values()},
+                "controllers": {
+                    str(registration.id): _controller(registration) for registration in image.controllers.values()
+                },
             },
             "configs": {_resource(*key): dict(values) for key, values in image.configs.items()},
             "delegationToken": {name: str(token) for name, token in image.delegation_tokens.items()},
@@ -63,8 +65,8 @@ def metadata_tree(image: MetadataImage, offset: int, epoch: int, time_ms: int) -
 
 def _features(image: MetadataImage) -> Tree:
     made: Tree = {f"finalized_{name}": str(level) for name, level in image.features.items() if name != METADATA_VERSION}
-    known = METADATA_VERSIONS.get(image.features.get(METADATA_VERSION, 0))
-    made["metadataVersion"] = "Optional.empty" if known is None else f"Optional[{known}]"
+    metadata_version = METADATA_VERSIONS.get(image.features.get(METADATA_VERSION, 0))
+    made["metadataVersion"] = "Optional.empty" if metadata_version is None else f"Optional[{metadata_version}]"
     return made
 
 
@@ -115,9 +117,9 @@ def _partition(row: PartitionRegistration) -> str:
 
 def _endpoints(listeners: Mapping[str, Endpoint]) -> str:
     return _list(
-        f"Endpoint(listenerName='{one.name}', securityProtocol={_PROTOCOLS.get(one.security_protocol)}, "
-        f"host='{one.host}', port={one.port})"
-        for one in (listeners[name] for name in sorted(listeners))
+        f"Endpoint(listenerName='{endpoint.name}', securityProtocol={_PROTOCOLS.get(endpoint.security_protocol)}, "
+        f"host='{endpoint.host}', port={endpoint.port})"
+        for endpoint in (listeners[name] for name in sorted(listeners))
     )
 
 
@@ -129,20 +131,22 @@ def _java(flag: bool) -> str:  # noqa: FBT001 - the one thing it is about
     return str(flag).lower()
 
 
-def _broker(one: BrokerRegistration) -> str:
+def _broker(broker: BrokerRegistration) -> str:
     fields = _words(
-        id=one.id, epoch=one.epoch, incarnationId=uuid_to_str(one.incarnation_id), listeners=_endpoints(one.listeners),
-        supportedFeatures=_supported(one.features), rack=f"Optional[{one.rack}]" if one.rack else "Optional.empty",
-        fenced=_java(one.fenced), inControlledShutdown=_java(one.in_controlled_shutdown), isMigratingZkBroker="false",
-        directories=_ids(one.directories), cordonedDirectories="null" if one.cordoned_directories is None else _ids(one.cordoned_directories),
+        id=broker.id, epoch=broker.epoch, incarnationId=uuid_to_str(broker.incarnation_id),
+        listeners=_endpoints(broker.listeners),
+        supportedFeatures=_supported(broker.features), rack=f"Optional[{broker.rack}]" if broker.rack else "Optional.empty",
+        fenced=_java(broker.fenced), inControlledShutdown=_java(broker.in_controlled_shutdown), isMigratingZkBroker="false",
+        directories=_ids(broker.directories),
+        cordonedDirectories="null" if broker.cordoned_directories is None else _ids(broker.cordoned_directories),
     )  # fmt: skip
     return f"BrokerRegistration({fields})"
 
 
-def _controller(one: ControllerRegistration) -> str:
+def _controller(controller: ControllerRegistration) -> str:
     fields = _words(
-        id=one.id, incarnationId=uuid_to_str(one.incarnation_id), zkMigrationReady="false",
-        listeners=_endpoints(one.listeners), supportedFeatures=_supported(one.features),
+        id=controller.id, incarnationId=uuid_to_str(controller.incarnation_id), zkMigrationReady="false",
+        listeners=_endpoints(controller.listeners), supportedFeatures=_supported(controller.features),
     )  # fmt: skip
     return f"ControllerRegistration({fields})"
 

@@ -69,15 +69,17 @@ VERSION = Option("version", text="Show Kafka's version that these tools follow."
 class Options:
     """The options of one call."""
 
-    def __init__(self, parser: OptionParser, given: dict[str, list[str]], words: list[str], order: list[str]) -> None:
+    def __init__(
+        self, parser: OptionParser, option_values: dict[str, list[str]], words: list[str], order: list[str]
+    ) -> None:
         self._parser = parser
-        self._given = given
+        self._option_values = option_values
         self.words = words
         self.order = order
         """The options' names as they stood on the line, each as often as it stood there."""
 
     def has(self, name: str) -> bool:
-        return name in self._given
+        return name in self._option_values
 
     def parser_has(self, name: str) -> bool:
         """Whether this tool has such an option at all."""
@@ -85,13 +87,13 @@ class Options:
 
     def values(self, name: str) -> list[str]:
         default = self._parser.option(name).default
-        return self._given.get(name) or ([default] if default is not None else [])
+        return self._option_values.get(name) or ([default] if default is not None else [])
 
     def value(self, name: str) -> str | None:
-        found = self.values(name)
-        if len(found) > 1:
+        values = self.values(name)
+        if len(values) > 1:
             raise OptionError(f"Found multiple arguments for option {name}, but you asked for only one")
-        return found[0] if found else None
+        return values[0] if values else None
 
     def required(self, name: str) -> str:
         value = self.value(name)
@@ -109,14 +111,14 @@ class Options:
 
     def require(self, *names: str) -> None:
         for name in names:
-            if name not in self._given:
+            if name not in self._option_values:
                 self._parser.usage(f'Missing required argument "{self._parser.option(name).label}"')
 
-    def refuse(self, used: str, others: Iterable[str]) -> None:
+    def refuse(self, used: str, excluded: Iterable[str]) -> None:
         """Prints the help with exit code 1 if `used` is given together with one of `others`."""
-        if used in self._given:
-            for other in others:
-                if other in self._given:
+        if used in self._option_values:
+            for other in excluded:
+                if other in self._option_values:
                     labels = self._parser.option(used).label, self._parser.option(other).label
                     self._parser.usage('Option "{}" can\'t be used with option "{}"'.format(*labels))
 
@@ -153,14 +155,14 @@ class OptionParser:
         return name in self._by_name
 
     def parse(self, arguments: Sequence[str]) -> Options:
-        given: dict[str, list[str]] = {}
+        option_values: dict[str, list[str]] = {}
         words: list[str] = []
         order: list[str] = []
-        rest = list(arguments)
-        while rest:
-            token = rest.pop(0)
+        remaining = list(arguments)
+        while remaining:
+            token = remaining.pop(0)
             if token == "--":  # noqa: S105 - the end of the options, no secret
-                words += rest
+                words += remaining
                 break
             if not token.startswith("-") or token == "-" or (token[1:2].isdigit() and token[1:2] not in self._by_name):  # noqa: S105 - a lone dash
                 words.append(token)
@@ -170,21 +172,23 @@ class OptionParser:
             if option is None:
                 raise OptionError(f"{name} is not a recognized option")
             order.append(option.names[0])
-            found = given.setdefault(name, [])
+            name_values = option_values.setdefault(name, [])
             for other in option.names:
-                given[other] = found
+                option_values[other] = name_values
             if not option.takes_argument:
                 continue
             if equals:
-                found.append(value)
+                name_values.append(value)
             elif option.optional_argument:
-                if rest and (not rest[0].startswith("-") or (option.numeric and _NEGATIVE.fullmatch(rest[0]))):
-                    found.append(rest.pop(0))
-            elif not rest:
-                raise OptionError(f"Option {_asked(option)} requires an argument")
+                if remaining and (
+                    not remaining[0].startswith("-") or (option.numeric and _NEGATIVE.fullmatch(remaining[0]))
+                ):
+                    name_values.append(remaining.pop(0))
+            elif not remaining:
+                raise OptionError(f"Option {_label(option)} requires an argument")
             else:
-                found.append(rest.pop(0))
-        return Options(self, given, words, order)
+                name_values.append(remaining.pop(0))
+        return Options(self, option_values, words, order)
 
     def usage(self, message: str) -> NoReturn:
         """The message and the help on standard error, exit code 1: as Kafka's tools do it, even for --help."""
@@ -221,5 +225,5 @@ class OptionParser:
         return "\n".join(lines) + "\n"
 
 
-def _asked(option: Option) -> str:
+def _label(option: Option) -> str:
     return option.name if len(option.names) == 1 else option.label

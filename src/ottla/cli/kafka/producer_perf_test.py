@@ -25,9 +25,9 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             parser.print_help()
             return 0
-        given = parser.parse(arguments)
-        _check(parser, given)
-        return _run(given)
+        parsed = parser.parse(arguments)
+        _check(parser, parsed)
+        return _run(parsed)
     except Exit as end:
         return end.code
     except REFUSED as reason:
@@ -71,9 +71,9 @@ def _parser() -> ToolParser:
     return parser
 
 
-def _check(parser: ToolParser, given: Namespace) -> None:
+def _check(parser: ToolParser, parsed: Namespace) -> None:
     """What Kafka's tool refuses after parsing, and its warnings of old spellings."""
-    values = vars(given)
+    values = vars(parsed)
     for new, old in (("command-property", "producer-props"), ("command-config", "producer.config")):
         if values[new.replace("-", "_")] is not None and values[old.replace("-", "_")] is not None:
             parser.error(f"--{new} and --{old} cannot be specified together.")
@@ -83,7 +83,7 @@ def _check(parser: ToolParser, given: Namespace) -> None:
         value = values[name.replace("-", "_")]
         if value is not None and value <= 0:
             parser.error(f"--{name} should be greater than zero.")
-    if given.warmup_records is not None and given.warmup_records >= given.num_records:
+    if parsed.warmup_records is not None and parsed.warmup_records >= parsed.num_records:
         parser.error(
             "The value for --warmup-records must be strictly fewer than the number of records in the test, --num-records."
         )
@@ -95,15 +95,15 @@ def _check(parser: ToolParser, given: Namespace) -> None:
         )
 
 
-def _properties(given: Namespace) -> dict[str, str]:
-    properties = command_properties_of(given.command_config or vars(given)["producer.config"])
-    properties |= key_values(given.command_property or given.producer_props or [])
-    if given.bootstrap_server:
-        properties["bootstrap.servers"] = given.bootstrap_server
+def _properties(parsed: Namespace) -> dict[str, str]:
+    properties = command_properties_of(parsed.command_config or vars(parsed)["producer.config"])
+    properties |= key_values(parsed.command_property or parsed.producer_props or [])
+    if parsed.bootstrap_server:
+        properties["bootstrap.servers"] = parsed.bootstrap_server
     if "bootstrap.servers" not in properties:
         raise ValueError('Missing required configuration "bootstrap.servers" which has no default value.')
-    transactional = given.transactional_id or properties.get("transactional.id")
-    if given.transaction_duration_ms and not transactional:
+    transactional = parsed.transactional_id or properties.get("transactional.id")
+    if parsed.transaction_duration_ms and not transactional:
         transactional = f"performance-producer-{random.randrange(1 << 48):x}"  # noqa: S311 - a name, no secret
     if transactional:
         properties["transactional.id"] = transactional
@@ -112,28 +112,28 @@ def _properties(given: Namespace) -> dict[str, str]:
     return properties
 
 
-def _payloads(given: Namespace) -> list[bytes]:
-    if given.payload_file is not None:
-        path = Path(given.payload_file)
+def _payloads(parsed: Namespace) -> list[bytes]:
+    if parsed.payload_file is not None:
+        path = Path(parsed.payload_file)
         print(f"Reading payloads from: {path.absolute()}")
         if not path.exists() or not path.stat().st_size:
             raise ValueError("File does not exist or empty file provided.")
-        delimiter = given.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t")
-        found = [part.encode() for part in path.read_text(encoding="utf-8").split(delimiter)]
-        while len(found) > 1 and not found[-1]:
-            found.pop()  # Java's split drops what is empty at the end
-        print(f"Number of records read: {len(found)}")
-        return found
+        delimiter = parsed.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t")
+        payloads = [part.encode() for part in path.read_text(encoding="utf-8").split(delimiter)]
+        while len(payloads) > 1 and not payloads[-1]:
+            payloads.pop()  # Java's split drops what is empty at the end
+        print(f"Number of records read: {len(payloads)}")
+        return payloads
     chooser = random.Random(0)  # noqa: S311 - filler, the same each time as Java's tool has it
-    return [bytes(chooser.choices(range(65, 91), k=given.record_size)) for _ in range(16)]
+    return [bytes(chooser.choices(range(65, 91), k=parsed.record_size)) for _ in range(16)]
 
 
-def _run(given: Namespace) -> int:
+def _run(parsed: Namespace) -> int:
     from confluent_kafka import KafkaException
 
-    payloads = [] if given.payload_monotonic else _payloads(given)
-    properties = _properties(given)
-    metrics = ClientMetrics("producer-metrics", properties["client.id"]) if given.print_metrics else None
+    payloads = [] if parsed.payload_monotonic else _payloads(parsed)
+    properties = _properties(parsed)
+    metrics = ClientMetrics("producer-metrics", properties["client.id"]) if parsed.print_metrics else None
     producer = made_client(
         properties,
         producer=True,
@@ -142,7 +142,7 @@ def _run(given: Namespace) -> int:
         **(metrics.settings() if metrics else {}),
     )
     try:
-        code = _produce(producer, given, payloads, transactional="transactional.id" in properties)
+        code = _produce(producer, parsed, payloads, transactional="transactional.id" in properties)
     except KafkaException as reason:
         print(reason.args[0].str(), file=sys.stderr)
         return 1
@@ -152,14 +152,14 @@ def _run(given: Namespace) -> int:
     return code
 
 
-def _produce(producer: Any, given: Namespace, payloads: list[bytes], *, transactional: bool) -> int:
-    if given.warmup_records:
+def _produce(producer: Any, parsed: Namespace, payloads: list[bytes], *, transactional: bool) -> int:
+    if parsed.warmup_records:
         print(
-            f"Warmup first {given.warmup_records} records. "
+            f"Warmup first {parsed.warmup_records} records. "
             "Steady state results will print after the complete test summary."
         )
-    stats = Stats(given.reporting_interval)
-    steady = Stats(given.reporting_interval, quiet=True) if given.warmup_records else None
+    stats = Stats(parsed.reporting_interval)
+    steady = Stats(parsed.reporting_interval, quiet=True) if parsed.warmup_records else None
 
     def delivered(error: Any, message: Any) -> None:
         if error is not None:
@@ -167,31 +167,31 @@ def _produce(producer: Any, given: Namespace, payloads: list[bytes], *, transact
             return
         size, latency = len(message), message.latency() * 1000
         stats.record(latency, size)
-        if steady is not None and stats.count > given.warmup_records:
+        if steady is not None and stats.count > parsed.warmup_records:
             steady.record(latency, size)
 
-    duration = (given.transaction_duration_ms or _TRANSACTION_MS) / 1000
+    duration = (parsed.transaction_duration_ms or _TRANSACTION_MS) / 1000
     if transactional:
         producer.init_transactions(60)
         producer.begin_transaction()
     began = opened = time.perf_counter()
-    for number in range(given.num_records):
+    for number in range(parsed.num_records):
         payload = payloads[number % len(payloads)] if payloads else str(number).encode()
         while True:
             try:
-                producer.produce(given.topic, payload, on_delivery=delivered)
+                producer.produce(parsed.topic, payload, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.05)
         producer.poll(0)
-        if steady is not None and number + 1 == given.warmup_records:
+        if steady is not None and number + 1 == parsed.warmup_records:
             steady.begin()
         if transactional and time.perf_counter() - opened > duration:
             producer.commit_transaction(60)
             producer.begin_transaction()
             opened = time.perf_counter()
-        if given.throughput > 0:
-            ahead = (number + 1) / given.throughput - (time.perf_counter() - began)
+        if parsed.throughput > 0:
+            ahead = (number + 1) / parsed.throughput - (time.perf_counter() - began)
             if ahead > 0.001:
                 producer.poll(ahead)
     if transactional:

@@ -103,20 +103,20 @@ def _json(path: str) -> dict[str, object]:
     except OSError:
         raise ValueError(f"Unable to read file {path}") from None
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         token = "".join(re.findall(r"^\s*(\w+)", text))
         raise ValueError(
             f"Unrecognized token '{token}': was expecting (JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
         ) from None
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _placements(path: str) -> dict[tuple[str, int], Placement]:
     rows = _json(path).get("partitions", [])
     if not isinstance(rows, list) or not rows:
         raise ValueError("Partition reassignment list cannot be empty")
-    found: dict[tuple[str, int], Placement] = {}
+    placements: dict[tuple[str, int], Placement] = {}
     for row in rows:
         replicas = [int(broker) for broker in row["replicas"]]
         directories = [str(name) for name in row.get("log_dirs", ["any"] * len(replicas))]
@@ -126,20 +126,25 @@ def _placements(path: str) -> dict[tuple[str, int], Placement]:
                 f"[{', '.join(directories)}] for partition {row['topic']}-{row['partition']}"
             )
         where = (str(row["topic"]), int(row["partition"]))
-        if where in found:
+        if where in placements:
             raise ValueError(f"Partition reassignment contains duplicate topic partitions: {where[0]}-{where[1]}")
         if not replicas:
             raise ValueError(f"Partition replica list cannot be empty for partition {where[0]}-{where[1]}")
         if len(set(replicas)) != len(replicas):
             raise ValueError(f"Partition replica lists may not contain duplicate entries: {where[0]}-{where[1]}")
-        found[where] = Placement(tuple(replicas), tuple(directories))
-    return dict(sorted(found.items()))
+        placements[where] = Placement(tuple(replicas), tuple(directories))
+    return dict(sorted(placements.items()))
 
 
 def plan_text(placements: dict[tuple[str, int], Placement]) -> str:
     rows = [
-        {"topic": topic, "partition": partition, "replicas": list(one.replicas), "log_dirs": list(one.directories)}
-        for (topic, partition), one in sorted(placements.items())
+        {
+            "topic": topic,
+            "partition": partition,
+            "replicas": list(placement.replicas),
+            "log_dirs": list(placement.directories),
+        }
+        for (topic, partition), placement in sorted(placements.items())
     ]
     return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
 
@@ -163,7 +168,7 @@ def _generate(cluster: Cluster, options: Options) -> None:
 
 
 def _execute(cluster: Cluster, options: Options) -> None:
-    wanted = _placements(options.required("reassignment-json-file"))
+    target_placements = _placements(options.required("reassignment-json-file"))
     registered = {broker.node_id for broker in cluster.describe("describeCluster").brokers}
     active = list_reassignments(cluster)
     if active and not options.has("additional"):
@@ -172,14 +177,14 @@ def _execute(cluster: Cluster, options: Options) -> None:
             "create a new partition assignment in addition to the existing one. The --additional flag can also be used "
             "to change the throttle by resubmitting the current reassignment."
         )
-    for one in wanted.values():
-        for broker in one.replicas:
+    for placement in target_placements.values():
+        for broker in placement.replicas:
             if broker not in registered:
                 raise ValueError(f"Unknown broker id {broker}")
     current = {
-        where: one
-        for where, one in current_placements(cluster, {topic for topic, _ in wanted}).items()
-        if where in wanted
+        where: placement
+        for where, placement in current_placements(cluster, {topic for topic, _ in target_placements}).items()
+        if where in target_placements
     }
     print(f"Current partition replica assignment\n\n{plan_text(current)}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
@@ -191,57 +196,59 @@ def _execute(cluster: Cluster, options: Options) -> None:
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
         )
     if throttle >= 0:
-        set_throttles(cluster, current, wanted, throttle)
+        set_throttles(cluster, current, target_placements, throttle)
         print(f"The inter-broker throttle limit was set to {throttle} B/s")
     if between_dirs >= 0:
-        set_log_dirs_throttle(cluster, {broker for one in wanted.values() for broker in one.replicas}, between_dirs)
+        set_log_dirs_throttle(
+            cluster, {broker for placement in target_placements.values() for broker in placement.replicas}, between_dirs
+        )
         print(f"The replica-alter-dir throttle limit was set to {between_dirs} B/s")
     errors = alter_reassignments(
         cluster,
-        {where: one.replicas for where, one in wanted.items()},
+        {where: placement.replicas for where, placement in target_placements.items()},
         allow_factor_change=not options.has("disallow-replication-factor-change"),
     )
     if errors:
         lines = "\n".join(f"{topic}-{partition}: {error}" for (topic, partition), error in sorted(errors.items()))
         raise ValueError(f"Error reassigning partition(s):\n{lines}")
-    names = ",".join(f"{topic}-{partition}" for topic, partition in wanted)
-    print(f"Successfully started partition reassignment{'s' if len(wanted) > 1 else ''} for {names}")
-    moved = move_log_dirs(cluster, wanted)
+    names = ",".join(f"{topic}-{partition}" for topic, partition in target_placements)
+    print(f"Successfully started partition reassignment{'s' if len(target_placements) > 1 else ''} for {names}")
+    moved = move_log_dirs(cluster, target_placements)
     if moved:
         listed = ",".join(moved)
         print(f"Successfully started log directory move{'s' if len(moved) > 1 else ''} for: {listed}")
 
 
 def _verify(cluster: Cluster, options: Options) -> None:
-    wanted = _placements(options.required("reassignment-json-file"))
+    target_placements = _placements(options.required("reassignment-json-file"))
     active = list_reassignments(cluster)
-    current = current_placements(cluster, {topic for topic, _ in wanted}, missing_ok=True)
+    current = current_placements(cluster, {topic for topic, _ in target_placements}, missing_ok=True)
     print("Status of partition reassignment:")
     busy = False
-    for (topic, partition), one in wanted.items():
+    for (topic, partition), placement in target_placements.items():
         name = f"{topic}-{partition}"
-        found = current.get((topic, partition))
+        current_placement = current.get((topic, partition))
         if (topic, partition) in active:
             busy = True
             print(f"Reassignment of partition {name} is still in progress.")
-        elif found is not None and found.replicas == one.replicas:
+        elif current_placement is not None and current_placement.replicas == placement.replicas:
             print(f"Reassignment of partition {name} is completed.")
         else:
-            have = ",".join(map(str, found.replicas)) if found else ""
+            have = ",".join(map(str, current_placement.replicas)) if current_placement else ""
             print(
                 f"There is no active reassignment of partition {name}, but replica set is {have} "
-                f"rather than {','.join(map(str, one.replicas))}."
+                f"rather than {','.join(map(str, placement.replicas))}."
             )
-    moving = _directory_states(cluster, wanted)
+    moving = _directory_states(cluster, target_placements)
     print()
     if not busy and not moving and not options.has("preserve-throttles"):
-        clear_throttles(cluster, sorted({topic for topic, _ in wanted}))
+        clear_throttles(cluster, sorted({topic for topic, _ in target_placements}))
 
 
-def _directory_states(cluster: Cluster, wanted: dict[tuple[str, int], Placement]) -> bool:
+def _directory_states(cluster: Cluster, target_placements: dict[tuple[str, int], Placement]) -> bool:
     moving = False
-    for (topic, partition), one in wanted.items():
-        for broker, directory in zip(one.replicas, one.directories, strict=True):
+    for (topic, partition), placement in target_placements.items():
+        for broker, directory in zip(placement.replicas, placement.directories, strict=True):
             if directory == "any":
                 continue
             now, future = log_dirs_of(cluster, broker).get((topic, partition), ("", None))
@@ -259,8 +266,8 @@ def _directory_states(cluster: Cluster, wanted: dict[tuple[str, int], Placement]
 
 
 def _cancel(cluster: Cluster, options: Options) -> None:
-    wanted = _placements(options.required("reassignment-json-file"))
-    active = {where for where in list_reassignments(cluster) if where in wanted}
+    target_placements = _placements(options.required("reassignment-json-file"))
+    active = {where for where in list_reassignments(cluster) if where in target_placements}
     if active:
         alter_reassignments(cluster, dict.fromkeys(sorted(active)), allow_factor_change=True)
         names = ",".join(f"{topic}-{partition}" for topic, partition in sorted(active))
@@ -269,7 +276,7 @@ def _cancel(cluster: Cluster, options: Options) -> None:
         print("None of the specified partition reassignments are active.")
     print("None of the specified partition moves are active.", end="")
     if not options.has("preserve-throttles"):
-        clear_throttles(cluster, sorted({topic for topic, _ in wanted}))
+        clear_throttles(cluster, sorted({topic for topic, _ in target_placements}))
 
 
 def _list(cluster: Cluster, options: Options) -> None:

@@ -16,16 +16,16 @@ _DIRECTORIES = "replica.alter.log.dirs.io.max.bytes.per.second"
 def set_throttles(
     cluster: Cluster,
     current: Mapping[tuple[str, int], Placement],
-    wanted: Mapping[tuple[str, int], Placement],
+    target_placements: Mapping[tuple[str, int], Placement],
     rate: int,
 ) -> None:
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     brokers: set[int] = set()
-    for (topic, partition), one in wanted.items():
+    for (topic, partition), placement in target_placements.items():
         old = current[topic, partition].replicas if (topic, partition) in current else ()
-        added = [broker for broker in one.replicas if broker not in old]
-        brokers |= {*old, *one.replicas}
+        added = [broker for broker in placement.replicas if broker not in old]
+        brokers |= {*old, *placement.replicas}
         leaders.setdefault(topic, []).extend(f"{partition}:{broker}" for broker in old)
         followers.setdefault(topic, []).extend(f"{partition}:{broker}" for broker in added)
     for topic, led in leaders.items():

@@ -90,19 +90,19 @@ def _verify(cluster: Cluster, options: Options) -> None:
             "No topics found. --topics-include, if specified, is either filtering out all topics or there is no topic."
         )
     start = {"-1": LATEST, "-2": EARLIEST}.get(options.required("time"), int(options.required("time")))
-    found = list_offsets(cluster, dict.fromkeys(replicas, start))
-    offsets = {place: row.offset for place, row in found.items() if isinstance(row, FoundOffset) and row.offset >= 0}
+    starts = list_offsets(cluster, dict.fromkeys(replicas, start))
+    offsets = {place: row.offset for place, row in starts.items() if isinstance(row, FoundOffset) and row.offset >= 0}
     print(f"{_now()}: verification process is started", flush=True)
     interval, rounds, done = int(options.required("report-interval-ms")) / 1000, options.integer("rounds") or 0, 0
     reported = time.monotonic()
     while True:
         fetched = _fetch_all(cluster, replicas, offsets, options)
         lag, place = -1, ("", 0)
-        for one, answers in fetched.items():
-            offsets[one] = _compare(one, answers, offsets[one])
-            behind = max(high_watermark for high_watermark, _ in answers.values()) - offsets[one]
+        for partition, answers in fetched.items():
+            offsets[partition] = _compare(partition, answers, offsets[partition])
+            behind = max(high_watermark for high_watermark, _ in answers.values()) - offsets[partition]
             if behind > lag:
-                lag, place = behind, one
+                lag, place = behind, partition
         done += 1
         if time.monotonic() - reported > interval or done == rounds:
             where = f"{_words(place)} at offset {offsets.get(place, -1)} among {len(replicas)} partitions"
@@ -118,7 +118,7 @@ def _words(place: Partition) -> str:
 
 def _compare(place: Partition, answers: dict[int, Answer], offset: int) -> int:
     """Compares batches up to the high watermark, while every replica has one. Returns the next offset to compare."""
-    (first, (_, batches)), *others = answers.items()
+    (first, (_, batches)), *other_answers = answers.items()
     for number, batch in enumerate(batches):
         for replica, (high_watermark, theirs) in answers.items():
             if number >= len(theirs) or theirs[number].last_offset >= high_watermark:
@@ -129,7 +129,7 @@ def _compare(place: Partition, answers: dict[int, Answer], offset: int) -> int:
                     f"replica {replica}'s offset {theirs[number].last_offset}", flush=True,
                 )  # fmt: skip
                 raise Exit(1)
-        for replica, (_, theirs) in others:
+        for replica, (_, theirs) in other_answers:
             mine, its = batch.crc & 0xFFFFFFFF, theirs[number].crc & 0xFFFFFFFF
             if mine != its:
                 print(
@@ -147,25 +147,25 @@ def _fetch_all(
 
     Only the first broker waits for news; the others are asked when it has answered.
     """
-    found: dict[Partition, dict[int, Answer]] = {place: {} for place in offsets}
+    answers_by_partition: dict[Partition, dict[int, Answer]] = {place: {} for place in offsets}
     wait = options.integer("max-wait-ms") or 0
     for broker in sorted({broker for place in offsets for broker in replicas[place]}):
-        asked = {place: offset for place, offset in offsets.items() if broker in replicas[place]}
-        for place, answer in _fetch(cluster, broker, asked, options.integer("fetch-size") or 1 << 20, wait):
-            found[place][broker] = answer
+        fetch_offsets = {place: offset for place, offset in offsets.items() if broker in replicas[place]}
+        for place, answer in _fetch(cluster, broker, fetch_offsets, options.integer("fetch-size") or 1 << 20, wait):
+            answers_by_partition[place][broker] = answer
         wait = 0
-    return found
+    return answers_by_partition
 
 
 def _fetch(
-    cluster: Cluster, broker: int, asked: dict[Partition, int], size: int, wait_ms: int
+    cluster: Cluster, broker: int, fetch_offsets: dict[Partition, int], size: int, wait_ms: int
 ) -> Iterator[tuple[Partition, Answer]]:
     from ottla.client.errors import check
     from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
     from ottla.protocol.generated.fetch_response import FetchResponse
 
     rows: dict[str, list[FetchPartition]] = {}
-    for (topic, partition), offset in asked.items():
+    for (topic, partition), offset in fetch_offsets.items():
         row = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)
         rows.setdefault(topic, []).append(row)
     request = FetchRequest(

@@ -19,17 +19,17 @@ def main(arguments: list[str]) -> int:
     if not words:
         print(_USAGE)
         return 1
-    file, rest = words[0], words[1:]
+    file, remaining = words[0], words[1:]
     overrides = []
-    while rest:
-        if rest[0] == "--override" and len(rest) > 1:
-            overrides.append(rest[1])
-            rest = rest[2:]
-        elif rest[0].startswith("--override="):
-            overrides.append(rest[0].partition("=")[2])
-            rest = rest[1:]
+    while remaining:
+        if remaining[0] == "--override" and len(remaining) > 1:
+            overrides.append(remaining[1])
+            remaining = remaining[2:]
+        elif remaining[0].startswith("--override="):
+            overrides.append(remaining[0].partition("=")[2])
+            remaining = remaining[1:]
         else:
-            print(f"Found non argument parameters: {','.join(rest)}", file=sys.stderr)
+            print(f"Found non argument parameters: {','.join(remaining)}", file=sys.stderr)
             return 1
     if daemon:
         return _behind(file, overrides)

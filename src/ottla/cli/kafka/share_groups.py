@@ -163,27 +163,34 @@ def _act(cluster: Cluster, options: Options) -> int:
 
 
 def _describe(cluster: Cluster, options: Options, group: str) -> None:
-    found = describe_share_group(cluster, group)
+    described_group = describe_share_group(cluster, group)
     verbose = options.has("verbose")
     shown_members = options.has("members") or options.has("state")
-    if found.group_state == "Empty" and shown_members:
+    if described_group.group_state == "Empty" and shown_members:
         print(f"\nShare group '{group}' has no active members.", file=sys.stderr)
     if options.has("state"):
         host, port, node = coordinator_of(cluster, group)
         epochs = (
-            [("GROUP-EPOCH", str(found.group_epoch)), ("ASSIGNMENT-EPOCH", str(found.assignment_epoch))]
+            [
+                ("GROUP-EPOCH", str(described_group.group_epoch)),
+                ("ASSIGNMENT-EPOCH", str(described_group.assignment_epoch)),
+            ]
             if verbose
             else []
         )
-        cells = [("GROUP", group), ("COORDINATOR (ID)", f"{host}:{port}  ({node})"), ("STATE", found.group_state)]
-        cells += [*epochs, ("#MEMBERS", str(len(found.members)))]
+        cells = [
+            ("GROUP", group),
+            ("COORDINATOR (ID)", f"{host}:{port}  ({node})"),
+            ("STATE", described_group.group_state),
+        ]
+        cells += [*epochs, ("#MEMBERS", str(len(described_group.members)))]
         print_rows(
             [name for name, _ in cells],
             [[value for _, value in cells]],
             {"GROUP": 15, "COORDINATOR (ID)": 25, "STATE": 15, "GROUP-EPOCH": 12, "ASSIGNMENT-EPOCH": 17},
         )
     elif options.has("members"):
-        if not found.members:
+        if not described_group.members:
             return
         head = [
             "GROUP",
@@ -195,7 +202,7 @@ def _describe(cluster: Cluster, options: Options, group: str) -> None:
             "ASSIGNMENT",
         ]
         rows = []
-        for member in found.members:
+        for member in described_group.members:
             places = member.assignment.topic_partitions
             count = sum(len(place.partitions) for place in places)
             shown = (
@@ -222,10 +229,10 @@ def _describe(cluster: Cluster, options: Options, group: str) -> None:
 
 
 def _delete(cluster: Cluster, groups: list[str]) -> None:
-    known = {group.group_id for group in list_groups(cluster, types=["share"])}
+    share_group_ids = {group.group_id for group in list_groups(cluster, types=["share"])}
     failed: dict[str, str] = {}
     for group in groups:
-        if group not in known:
+        if group not in share_group_ids:
             failed[group] = f"java.lang.IllegalArgumentException: Group '{group}' is not a share group."
             continue
         try:
@@ -233,7 +240,7 @@ def _delete(cluster: Cluster, groups: list[str]) -> None:
         except KafkaError as reason:
             failed[group] = f"{java_name(reason)}: {reason}"
     deleted = ", ".join(repr(group) for group in groups if group not in failed)
-    if not failed or groups == list(failed) == [group for group in groups if group not in known]:
+    if not failed or groups == list(failed) == [group for group in groups if group not in share_group_ids]:
         # Kafka's tool: where no named group is a share group, nothing was left to fail
         print(f"Deletion of requested share groups ({', '.join(map(repr, groups))}) was successful.")
         return
@@ -245,8 +252,8 @@ def _delete(cluster: Cluster, groups: list[str]) -> None:
 
 
 def _reset(cluster: Cluster, options: Options, group: str) -> int:
-    found = describe_share_group(cluster, group)
-    if found.group_state not in {"Empty", "Dead"}:
+    described_group = describe_share_group(cluster, group)
+    if described_group.group_state not in {"Empty", "Dead"}:
         print(f"Share group '{group}' is not empty.", file=sys.stderr)
         return 1
     if options.has("all-topics"):

@@ -22,8 +22,8 @@ def main(arguments: list[str]) -> int:
     dependencies.add_argument("-f", "--feature", action="append", required=True, help="NAME=LEVEL; may be repeated.")
     parser.command(commands, "random-uuid", "Print a new id.")
     try:
-        given = parser.parse(arguments)
-        return _run(given.command, vars(given))
+        parsed = parser.parse(arguments)
+        return _run(parsed.command, vars(parsed))
     except Exit as end:
         return end.code
     except ReleaseError as reason:
@@ -44,20 +44,20 @@ def _format_arguments(parser: ToolParser) -> None:
     quorum.add_argument("-I", "--initial-controllers", help="ID@HOST:PORT:DIRECTORY_ID,... of a new quorum.")
 
 
-def _run(command: str, given: dict[str, object]) -> int:
+def _run(command: str, arguments: dict[str, object]) -> int:
     if command == "random-uuid":
         from ottla.server.storage import random_uuid
 
         print(random_uuid())
         return 0
     if command == "version-mapping":
-        print("\n".join(mapping_lines(_text(given, "release_version"))))
+        print("\n".join(mapping_lines(_text(arguments, "release_version"))))
         return 0
     if command == "feature-dependencies":
-        for line in dependencies_lines(_texts(given, "feature"), STORAGE_WORDS):
+        for line in dependencies_lines(_texts(arguments, "feature"), STORAGE_WORDS):
             print(line)
         return 0
-    file = _text(given, "config") or ""
+    file = _text(arguments, "config") or ""
     if not Path(file).exists():
         print(f"java.nio.file.NoSuchFileException: {file}", file=sys.stderr)
         return 1
@@ -68,25 +68,25 @@ def _run(command: str, given: dict[str, object]) -> int:
     return format_from_file(
         Path(file),
         FormatOptions(
-            cluster_id=_text(given, "cluster_id") or "",
-            standalone=bool(given["standalone"]),
-            no_initial_controllers=bool(given["no_initial_controllers"]),
-            initial_controllers=_text(given, "initial_controllers"),
-            release_version=_text(given, "release_version"),
-            features=tuple(_texts(given, "feature")),
-            scram=tuple(_texts(given, "add_scram")),
-            ignore_formatted=bool(given["ignore_formatted"]),
+            cluster_id=_text(arguments, "cluster_id") or "",
+            standalone=bool(arguments["standalone"]),
+            no_initial_controllers=bool(arguments["no_initial_controllers"]),
+            initial_controllers=_text(arguments, "initial_controllers"),
+            release_version=_text(arguments, "release_version"),
+            features=tuple(_texts(arguments, "feature")),
+            scram=tuple(_texts(arguments, "add_scram")),
+            ignore_formatted=bool(arguments["ignore_formatted"]),
             as_kafka=True,
         ),
         prefix="",
     )
 
 
-def _text(given: dict[str, object], name: str) -> str | None:
-    value = given[name]
+def _text(arguments: dict[str, object], name: str) -> str | None:
+    value = arguments[name]
     return None if value is None else str(value)
 
 
-def _texts(given: dict[str, object], name: str) -> list[str]:
-    value = given[name]
+def _texts(arguments: dict[str, object], name: str) -> list[str]:
+    value = arguments[name]
     return [str(item) for item in value] if isinstance(value, list) else []

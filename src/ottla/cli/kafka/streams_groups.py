@@ -114,7 +114,7 @@ def _change_offsets(cluster: Cluster, options: Options, arguments: list[str]) ->
     for word in left:
         if word == "--all-input-topics":
             described = describe_streams_group(cluster, options.required("group"))
-            sources = {name for each in subtopologies(described) for name in each.source_topics}
+            sources = {name for subtopology in subtopologies(described) for name in subtopology.source_topics}
             words += [part for name in sorted(sources) for part in ("--topic", name)]
         elif word == "--delete-internal-topic":
             next(left, None)
@@ -131,19 +131,19 @@ def _internal_topics(cluster: Cluster, options: Options, group: str) -> list[str
     """Those that the caller wants to go with the group: only what is named as Kafka Streams names its own."""
     if not options.has("delete-all-internal-topics"):
         return options.values("delete-internal-topic")
-    found = []
+    internal_topics = []
     described = describe_streams_group(cluster, group)
-    sources = {name for each in subtopologies(described) for name in each.source_topics}
-    for each in subtopologies(described):
-        for topic in (*each.repartition_source_topics, *each.state_changelog_topics):
+    sources = {name for subtopology in subtopologies(described) for name in subtopology.source_topics}
+    for subtopology in subtopologies(described):
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
             if topic.name.startswith(f"{group}-") and _INTERNAL.search(topic.name):
-                found += [topic.name] if topic.name not in sources else []
+                internal_topics += [topic.name] if topic.name not in sources else []
             else:
                 print_error(
                     f"The internal topic '{topic.name}' is not inferred as internal and thus will not be deleted with "
                     f"the group '{group}'."
                 )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(internal_topics))
 
 
 def _delete_topics(cluster: Cluster, names: list[str]) -> None:
@@ -155,32 +155,32 @@ def _act(cluster: Cluster, options: Options) -> None:
     if options.has("list"):
         list_kind(cluster, options, "streams", _STATES)
         return
-    known = {group.group_id: group.group_state for group in list_groups(cluster, types=["streams"])}
-    groups = sorted(known) if options.has("all-groups") else list(dict.fromkeys(options.values("group")))
+    states_by_group = {group.group_id: group.group_state for group in list_groups(cluster, types=["streams"])}
+    groups = sorted(states_by_group) if options.has("all-groups") else list(dict.fromkeys(options.values("group")))
     if options.has("delete"):
-        _delete(cluster, options, groups, known)
+        _delete(cluster, options, groups, states_by_group)
         return
     for group in groups:
-        found, verbose = describe_streams_group(cluster, group), options.has("verbose")
+        described_group, verbose = describe_streams_group(cluster, group), options.has("verbose")
         if options.has("members"):
-            print_members(found, verbose=verbose)
+            print_members(described_group, verbose=verbose)
         elif options.has("state"):
-            print_state(cluster, found, verbose=verbose)
+            print_state(cluster, described_group, verbose=verbose)
         else:
-            print_offsets(cluster, found, verbose=verbose)
+            print_offsets(cluster, described_group, verbose=verbose)
 
 
-def _delete(cluster: Cluster, options: Options, groups: list[str], known: Mapping[str, str]) -> None:
+def _delete(cluster: Cluster, options: Options, groups: list[str], states_by_group: Mapping[str, str]) -> None:
     failed: dict[str, str] = {}
     deleted: list[str] = []
     topics: dict[str, list[str]] = {}
     for group in groups:
-        if group not in known:
+        if group not in states_by_group:
             failed[group] = (
                 f"java.lang.IllegalArgumentException: Group '{group}' does not exist or is not a streams group."
             )
             continue
-        if known[group] != "Empty":
+        if states_by_group[group] != "Empty":
             name = "org.apache.kafka.common.errors.GroupNotEmptyException"
             failed[group] = f"{name}: Streams group '{group}' is not EMPTY."
             continue

@@ -56,7 +56,7 @@ def print_members(group: DescribedGroup, *, verbose: bool) -> None:
 def _tasks(prefix: str, assignment: Assignment) -> str:
     return "".join(
         f"{prefix}{kind}: "
-        + "".join(f"{one.subtopology_id}:[{','.join(map(str, one.partitions))}]; " for one in listed)
+        + "".join(f"{task.subtopology_id}:[{','.join(map(str, task.partitions))}]; " for task in listed)
         for kind, listed in (
             ("ACTIVE", assignment.active_tasks),
             ("STANDBY", assignment.standby_tasks),
@@ -70,11 +70,17 @@ def print_offsets(cluster: Cluster, group: DescribedGroup, *, verbose: bool) -> 
     """Prints the offsets of the sources of active tasks. A source without an offset lags by all its records."""
     if not group.members:
         return
-    wanted = sorted({each for member in group.members for each in _sources(group, member.assignment.active_tasks)})
+    source_partitions = sorted(
+        {
+            source_partition
+            for member in group.members
+            for source_partition in _sources(group, member.assignment.active_tasks)
+        }
+    )
     committed = committed_positions(cluster, group.group_id)
-    ends, begins = end_offsets(cluster, wanted), end_offsets(cluster, wanted, earliest=True)
+    ends, begins = end_offsets(cluster, source_partitions), end_offsets(cluster, source_partitions, earliest=True)
     rows = []
-    for topic, partition in wanted:
+    for topic, partition in source_partitions:
         position = committed.get((topic, partition))
         end = ends[topic, partition]
         lag = end - (begins[topic, partition] if position is None else position.offset)
@@ -93,7 +99,7 @@ def print_offsets(cluster: Cluster, group: DescribedGroup, *, verbose: bool) -> 
 
 
 def _sources(group: DescribedGroup, tasks: Iterable[TaskIds]) -> list[tuple[str, int]]:
-    topics = {each.subtopology_id: source_topics(each) for each in subtopologies(group)}
+    topics = {subtopology.subtopology_id: source_topics(subtopology) for subtopology in subtopologies(group)}
     return [
         (topic, index) for task in tasks for topic in topics.get(task.subtopology_id, ()) for index in task.partitions
     ]

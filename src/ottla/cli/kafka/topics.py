@@ -113,8 +113,8 @@ def _check(options: Options) -> None:
     if options.has("create"):
         options.refuse("replica-assignment", ("partitions", "replication-factor"))
     for report in REPORTS:
-        others = [other for other in (*_TOPIC_LEVEL, *REPORTS) if other not in {"describe", report}]
-        options.refuse(report, [*others, "topics-with-overrides"])
+        excluded = [other for other in (*_TOPIC_LEVEL, *REPORTS) if other not in {"describe", report}]
+        options.refuse(report, [*excluded, "topics-with-overrides"])
     options.refuse("topics-with-overrides", [*(name for name in _TOPIC_LEVEL if name != "describe"), *REPORTS])
 
 
@@ -143,10 +143,10 @@ def _matching(cluster: Cluster, options: Options) -> list[str]:
 
 
 def _existing(cluster: Cluster, options: Options) -> list[str]:
-    found = _matching(cluster, options)
-    if not found and options.value("topic") and not options.has("if-exists"):
+    matching_topics = _matching(cluster, options)
+    if not matching_topics and options.value("topic") and not options.has("if-exists"):
         raise ValueError(f"Topic '{options.value('topic')}' does not exist as expected")
-    return found
+    return matching_topics
 
 
 def _create(cluster: Cluster, options: Options) -> None:
@@ -185,7 +185,7 @@ def _create(cluster: Cluster, options: Options) -> None:
 
 def parse_assignment(text: str) -> list[list[int]]:
     """`1:2,2:3` as the brokers of each partition."""
-    found: list[list[int]] = []
+    assignment: list[list[int]] = []
     for index, part in enumerate(text.split(",") if text else ()):
         brokers = []
         for word in part.split(":"):
@@ -197,10 +197,10 @@ def parse_assignment(text: str) -> list[list[int]]:
         if twice:
             listed = ",".join(map(str, twice))
             raise ValueError(f"Partition replica lists may not contain duplicate entries: {listed}")
-        found.append(brokers)
-        if len(brokers) != len(found[0]):
+        assignment.append(brokers)
+        if len(brokers) != len(assignment[0]):
             raise ValueError(f"Partition {index} has different replication factor: {brokers}")
-    return found
+    return assignment
 
 
 def _alter(cluster: Cluster, options: Options) -> None:

@@ -25,12 +25,12 @@ _LIMIT = 2000
 
 
 def describe(cluster: Cluster, options: Options, names: Sequence[str]) -> None:
-    wanted = _by_id(cluster, options) if options.has("topic-id") else list(names)
-    if not wanted and options.value("topic") and not options.has("topic-id") and not options.has("if-exists"):
+    topic_names = _by_id(cluster, options) if options.has("topic-id") else list(names)
+    if not topic_names and options.value("topic") and not options.has("topic-id") and not options.has("if-exists"):
         raise ValueError(f"Topic '{options.value('topic')}' does not exist as expected")
-    if not wanted:
+    if not topic_names:
         return
-    topics = describe_topics(cluster, wanted, options.integer("partition-size-limit-per-response") or _LIMIT)
+    topics = describe_topics(cluster, topic_names, options.integer("partition-size-limit-per-response") or _LIMIT)
     live = {broker.node_id for broker in cluster.describe("describeCluster").brokers}
     configs = describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name for topic in topics])
     moves = _reassignments(cluster, topics)
@@ -53,7 +53,7 @@ def describe(cluster: Cluster, options: Options, names: Sequence[str]) -> None:
 def _by_id(cluster: Cluster, options: Options) -> list[str]:
     text = options.required("topic-id")
     try:
-        wanted = uuid_from_str(text)
+        topic_id = uuid_from_str(text)
     except ValueError:
         size = len(text.rstrip("=")) * 6 // 8
         if size != 16:
@@ -62,17 +62,17 @@ def _by_id(cluster: Cluster, options: Options) -> list[str]:
                 "which is not equal to the expected 16 bytes of a base64-encoded UUID"
             ) from None
         raise
-    found = [topic.name or "" for topic in list_topics(cluster) if topic.topic_id == wanted]
-    if not found and not options.has("if-exists"):
+    topic_names = [topic.name or "" for topic in list_topics(cluster) if topic.topic_id == topic_id]
+    if not topic_names and not options.has("if-exists"):
         raise ValueError(f"TopicId '{text}' does not exist as expected")
-    return found
+    return topic_names
 
 
 def _reassignments(cluster: Cluster, topics: Sequence[TopicInfo]) -> dict[tuple[str, int], Reassignment]:
     """Empty if the broker does not support or does not allow the call, as in Kafka's tool."""
-    wanted = {topic.name: [row.partition for row in topic.partitions] for topic in topics}
+    partitions_by_topic = {topic.name: [row.partition for row in topic.partitions] for topic in topics}
     try:
-        return list_reassignments(cluster, wanted)
+        return list_reassignments(cluster, partitions_by_topic)
     except (KafkaError, ClientError):
         return {}
 

@@ -31,9 +31,9 @@ class Terse(Exception):
 
 def main(arguments: list[str]) -> int:
     try:
-        given = _parser().parse(arguments)
-        with open_cluster(given.bootstrap_server, _properties(given.command_config)) as cluster:
-            _COMMANDS[given.command](cluster, given)
+        parsed = _parser().parse(arguments)
+        with open_cluster(parsed.bootstrap_server, _properties(parsed.command_config)) as cluster:
+            _COMMANDS[parsed.command](cluster, parsed)
     except Exit as end:
         return end.code
     except (*REFUSED, Terse) as reason:
@@ -82,23 +82,23 @@ def _parser() -> ToolParser:
     return parser
 
 
-def _list(cluster: Cluster, given: Namespace) -> None:
-    rows = list_transactions(cluster, duration_ms=given.duration_filter, pattern=given.transactional_id_pattern)
+def _list(cluster: Cluster, parsed: Namespace) -> None:
+    rows = list_transactions(cluster, duration_ms=parsed.duration_filter, pattern=parsed.transactional_id_pattern)
     print_tabbed(
         ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
         [(row.transactional_id, str(node), str(row.producer_id), row.transaction_state) for node, row in rows],
     )
 
 
-def _describe(cluster: Cluster, given: Namespace) -> None:
+def _describe(cluster: Cluster, parsed: Namespace) -> None:
     try:
-        node, state = describe_transaction(cluster, given.transactional_id)
+        node, state = describe_transaction(cluster, parsed.transactional_id)
     except KafkaError as reason:
         words = str(reason)
         if reason.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            words = f"DescribeTransactions request for transactionalId `{given.transactional_id}` failed because the ID could not be found"
+            words = f"DescribeTransactions request for transactionalId `{parsed.transactional_id}` failed because the ID could not be found"
         raise Terse(
-            f"Failed to describe transaction state of transactional-id `{given.transactional_id}`: {words}. "
+            f"Failed to describe transaction state of transactional-id `{parsed.transactional_id}`: {words}. "
             "Enable debug logging for additional detail."
         ) from None
     started = state.transaction_start_time_ms
@@ -116,13 +116,13 @@ def _describe(cluster: Cluster, given: Namespace) -> None:
     )  # fmt: skip
 
 
-def _producers(cluster: Cluster, given: Namespace) -> None:
+def _producers(cluster: Cluster, parsed: Namespace) -> None:
     try:
-        rows = describe_producers(cluster, given.topic, given.partition, given.broker_id)
+        rows = describe_producers(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     except KafkaError as reason:
-        where = f"broker {given.broker_id}" if given.broker_id is not None else "leader"
+        where = f"broker {parsed.broker_id}" if parsed.broker_id is not None else "leader"
         raise Terse(
-            f"Failed to describe producers for partition {given.topic}-{given.partition} on {where}: {reason}. "
+            f"Failed to describe producers for partition {parsed.topic}-{parsed.partition} on {where}: {reason}. "
             "Enable debug logging for additional detail."
         ) from None
     print_tabbed(
@@ -138,58 +138,62 @@ def _producers(cluster: Cluster, given: Namespace) -> None:
     )  # fmt: skip
 
 
-def _abort(cluster: Cluster, given: Namespace) -> None:
-    old = (given.producer_id, given.producer_epoch, given.coordinator_epoch)
-    if given.start_offset is None and None in old:
+def _abort(cluster: Cluster, parsed: Namespace) -> None:
+    old = (parsed.producer_id, parsed.producer_epoch, parsed.coordinator_epoch)
+    if parsed.start_offset is None and None in old:
         raise Terse(
             "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) "
             "or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
         )
-    if given.start_offset is not None:
-        rows = describe_producers(cluster, given.topic, given.partition)
-        found = next((row for row in rows if row.current_txn_start_offset == given.start_offset), None)
-        if found is None:
+    if parsed.start_offset is not None:
+        rows = describe_producers(cluster, parsed.topic, parsed.partition)
+        open_transaction = next((row for row in rows if row.current_txn_start_offset == parsed.start_offset), None)
+        if open_transaction is None:
             raise Terse(
-                f"Could not find any open transactions starting at offset {given.start_offset} "
-                f"on partition {given.topic}-{given.partition}"
+                f"Could not find any open transactions starting at offset {parsed.start_offset} "
+                f"on partition {parsed.topic}-{parsed.partition}"
             )
-        old = (found.producer_id, found.producer_epoch, max(found.coordinator_epoch, 0))
+        old = (
+            open_transaction.producer_id,
+            open_transaction.producer_epoch,
+            max(open_transaction.coordinator_epoch, 0),
+        )
     abort_transaction(
-        cluster, given.topic, given.partition, producer_id=old[0], producer_epoch=old[1], coordinator_epoch=old[2]
+        cluster, parsed.topic, parsed.partition, producer_id=old[0], producer_epoch=old[1], coordinator_epoch=old[2]
     )
 
 
-def _terminate(cluster: Cluster, given: Namespace) -> None:
+def _terminate(cluster: Cluster, parsed: Namespace) -> None:
     try:
-        terminate_transaction(cluster, given.transactional_id)
+        terminate_transaction(cluster, parsed.transactional_id)
     except KafkaError as reason:
-        raise Terse(f"Failed to force terminate transactionalId `{given.transactional_id}`: {reason}") from None
+        raise Terse(f"Failed to force terminate transactionalId `{parsed.transactional_id}`: {reason}") from None
 
 
-def _find_hanging(cluster: Cluster, given: Namespace) -> None:
-    if given.topic is None and given.broker_id is None:
+def _find_hanging(cluster: Cluster, parsed: Namespace) -> None:
+    if parsed.topic is None and parsed.broker_id is None:
         raise Terse(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
         )
-    if given.topic is None and given.partition is not None:
+    if parsed.topic is None and parsed.partition is not None:
         raise Terse("The --partition argument requires --topic to be provided")
-    limit = given.max_transaction_timeout * 60_000
+    limit = parsed.max_transaction_timeout * 60_000
     now = int(time.time() * 1000)
     open_rows: list[tuple[str, int, ProducerState]] = []
     for topic in list_topics(cluster):
-        if given.topic is not None and topic.name != given.topic:
+        if parsed.topic is not None and topic.name != parsed.topic:
             continue
         for row in topic.partitions:
-            if given.partition is not None and row.partition_index != given.partition:
+            if parsed.partition is not None and row.partition_index != parsed.partition:
                 continue
-            if given.broker_id is not None and given.broker_id not in row.replica_nodes:
+            if parsed.broker_id is not None and parsed.broker_id not in row.replica_nodes:
                 continue
             open_rows += [
                 (topic.name or "", row.partition_index, state)
-                for state in describe_producers(cluster, topic.name or "", row.partition_index, given.broker_id)
+                for state in describe_producers(cluster, topic.name or "", row.partition_index, parsed.broker_id)
                 if state.current_txn_start_offset >= 0 and now - state.last_timestamp > limit
             ]
-    hanging = [row for row in open_rows if not _known(cluster, *row)]
+    hanging = [row for row in open_rows if not _is_listed(cluster, *row)]
     print_tabbed(
         ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp", "Duration(min)"),
         [
@@ -202,7 +206,7 @@ def _find_hanging(cluster: Cluster, given: Namespace) -> None:
     )  # fmt: skip
 
 
-def _known(cluster: Cluster, topic: str, partition: int, state: ProducerState) -> bool:
+def _is_listed(cluster: Cluster, topic: str, partition: int, state: ProducerState) -> bool:
     """Whether a coordinator still lists this transaction, with this partition in it."""
     for _, listed in list_transactions(cluster, producer_ids=[state.producer_id]):
         _, described = describe_transaction(cluster, listed.transactional_id)

@@ -36,8 +36,8 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             parser.print_help()
             return 0
-        given = parser.parse(arguments)
-        return _run(given, config_of(parser, given, "consumer.config"))
+        parsed = parser.parse(arguments)
+        return _run(parsed, config_of(parser, parsed, "consumer.config"))
     except Exit as end:
         return end.code
     except REFUSED as reason:
@@ -45,41 +45,41 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def _run(given: Namespace, properties: dict[str, str]) -> int:
-    _check(given)
+def _run(parsed: Namespace, properties: dict[str, str]) -> int:
+    _check(parsed)
     properties |= {
-        "bootstrap.servers": given.bootstrap_server,
-        "group.id": given.group_id,
-        "auto.offset.reset": given.reset_policy,
-        "enable.auto.commit": str(given.enable_autocommit).lower(),
-        "group.protocol": given.group_protocol,
+        "bootstrap.servers": parsed.bootstrap_server,
+        "group.id": parsed.group_id,
+        "auto.offset.reset": parsed.reset_policy,
+        "enable.auto.commit": str(parsed.enable_autocommit).lower(),
+        "group.protocol": parsed.group_protocol,
     }
-    if given.group_protocol == "classic":
-        properties["session.timeout.ms"] = str(given.session_timeout)
-    if given.group_instance_id:
-        properties["group.instance.id"] = given.group_instance_id
-    if given.group_remote_assignor and given.group_protocol == "consumer":
-        properties["group.remote.assignor"] = given.group_remote_assignor
+    if parsed.group_protocol == "classic":
+        properties["session.timeout.ms"] = str(parsed.session_timeout)
+    if parsed.group_instance_id:
+        properties["group.instance.id"] = parsed.group_instance_id
+    if parsed.group_remote_assignor and parsed.group_protocol == "consumer":
+        properties["group.remote.assignor"] = parsed.group_remote_assignor
     more: dict[str, object] = {}
     strategy = {"RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor": "cooperative-sticky"}.get(
-        given.assignment_strategy.rpartition(".")[2]
+        parsed.assignment_strategy.rpartition(".")[2]
     )
-    if strategy and given.group_protocol == "classic":
+    if strategy and parsed.group_protocol == "classic":
         more["partition__assignment__strategy"] = strategy
     consumer = made_client(properties, producer=False, **more)
 
     def places(partitions: Any) -> list[dict[str, object]]:
-        return [{"topic": one.topic, "partition": one.partition} for one in partitions]
+        return [{"topic": place.topic, "partition": place.partition} for place in partitions]
 
     code = 0
     try:
         tell("startup_complete")
         consumer.subscribe(
-            given.topic,
+            parsed.topic,
             on_assign=lambda _, partitions: tell("partitions_assigned", partitions=places(partitions)),
             on_revoke=lambda _, partitions: tell("partitions_revoked", partitions=places(partitions)),
         )
-        _consume(consumer, given)
+        _consume(consumer, parsed)
     except CTRL_C:
         code = INTERRUPTED
         tell("shutdown_requested")
@@ -91,49 +91,50 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
     return code
 
 
-def _check(given: Namespace) -> None:
-    given.group_protocol = given.group_protocol.lower()
-    if given.group_protocol not in {"classic", "consumer"}:
-        name = given.group_protocol.upper()
+def _check(parsed: Namespace) -> None:
+    parsed.group_protocol = parsed.group_protocol.lower()
+    if parsed.group_protocol not in {"classic", "consumer"}:
+        name = parsed.group_protocol.upper()
         raise ValueError(f"No enum constant org.apache.kafka.clients.consumer.GroupProtocol.{name}")
-    if given.reset_policy not in {"earliest", "latest", "none"}:
+    if parsed.reset_policy not in {"earliest", "latest", "none"}:
         raise ValueError(
-            f"Invalid value {given.reset_policy} for configuration auto.offset.reset: Invalid value "
-            f"`{given.reset_policy}` for configuration auto.offset.reset. The value must be either 'earliest', "
+            f"Invalid value {parsed.reset_policy} for configuration auto.offset.reset: Invalid value "
+            f"`{parsed.reset_policy}` for configuration auto.offset.reset. The value must be either 'earliest', "
             "'latest', 'none' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
         )
 
 
-def _consume(consumer: Any, given: Namespace) -> None:
+def _consume(consumer: Any, parsed: Namespace) -> None:
     from confluent_kafka import KafkaException, TopicPartition
 
     seen = 0
-    while given.max_messages < 0 or seen < given.max_messages:
-        polled = [one for one in next_batch(consumer, 500, 0.2) if one.error() is None]
+    while parsed.max_messages < 0 or seen < parsed.max_messages:
+        polled = [message for message in next_batch(consumer, 500, 0.2) if message.error() is None]
         if not polled:
             continue
-        messages = polled if given.max_messages < 0 else polled[: given.max_messages - seen]
+        messages = polled if parsed.max_messages < 0 else polled[: parsed.max_messages - seen]
         ranges: dict[tuple[str, int], list[int]] = {}
-        for one in messages:
-            ranges.setdefault((one.topic(), one.partition()), []).append(one.offset())
-            if given.verbose:
+        for message in messages:
+            ranges.setdefault((message.topic(), message.partition()), []).append(message.offset())
+            if parsed.verbose:
                 key, value = (
-                    None if part is None else part.decode("utf-8", "replace") for part in (one.key(), one.value())
+                    None if part is None else part.decode("utf-8", "replace")
+                    for part in (message.key(), message.value())
                 )
                 tell(
                     "record_data",
                     key=key,
                     value=value,
-                    topic=one.topic(),
-                    partition=one.partition(),
-                    offset=one.offset(),
+                    topic=message.topic(),
+                    partition=message.partition(),
+                    offset=message.offset(),
                 )
         seen += len(messages)
         tell("records_consumed", count=len(polled), partitions=[
             {"topic": topic, "partition": partition, "count": len(offsets), "minOffset": min(offsets), "maxOffset": max(offsets)}
             for (topic, partition), offsets in ranges.items()
         ])  # fmt: skip
-        if given.enable_autocommit:
+        if parsed.enable_autocommit:
             continue
         ends = [
             {"topic": topic, "partition": partition, "offset": max(rows) + 1}

@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             parser.print_help()
             return 0
-        given = parser.parse(arguments)
-        return _run(given, config_of(parser, given, "producer.config"))
+        parsed = parser.parse(arguments)
+        return _run(parsed, config_of(parser, parsed, "producer.config"))
     except Exit as end:
         return end.code
     except REFUSED as reason:
@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def config_of(parser: ToolParser, given: Namespace, old: str) -> dict[str, str]:
+def config_of(parser: ToolParser, parsed: Namespace, old: str) -> dict[str, str]:
     """The properties of --command-config, or of its old spelling with a warning."""
-    new_file, old_file = given.command_config, vars(given)[old]
+    new_file, old_file = parsed.command_config, vars(parsed)[old]
     if old_file is not None:
         if new_file is not None:
             parser.error(f"Options --{old} and --command-config are mutually exclusive.")
@@ -63,8 +63,8 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
-def _run(given: Namespace, properties: dict[str, str]) -> int:
-    properties |= {"bootstrap.servers": given.bootstrap_server, "acks": str(given.acks), "retries": "0"}
+def _run(parsed: Namespace, properties: dict[str, str]) -> int:
+    properties |= {"bootstrap.servers": parsed.bootstrap_server, "acks": str(parsed.acks), "retries": "0"}
     producer = made_client(properties, producer=True, partitioner="murmur2_random")
     acked = sent = 0
 
@@ -89,19 +89,19 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
     began = time.perf_counter()
     try:
         tell("startup_complete")
-        while given.max_messages < 0 or sent < given.max_messages:
-            value = str(sent) if given.value_prefix is None else f"{given.value_prefix}.{sent}"
-            key = None if not given.repeating_keys else str(sent % given.repeating_keys)
-            created = {} if given.message_create_time < 0 else {"timestamp": given.message_create_time + sent}
-            producer.produce(given.topic, value, key=key, on_delivery=delivered, **created)
+        while parsed.max_messages < 0 or sent < parsed.max_messages:
+            value = str(sent) if parsed.value_prefix is None else f"{parsed.value_prefix}.{sent}"
+            key = None if not parsed.repeating_keys else str(sent % parsed.repeating_keys)
+            created = {} if parsed.message_create_time < 0 else {"timestamp": parsed.message_create_time + sent}
+            producer.produce(parsed.topic, value, key=key, on_delivery=delivered, **created)
             sent += 1
             producer.poll(0)
-            if given.throughput > 0 and (ahead := sent / given.throughput - (time.perf_counter() - began)) > 0:
+            if parsed.throughput > 0 and (ahead := sent / parsed.throughput - (time.perf_counter() - began)) > 0:
                 producer.poll(ahead)
     except CTRL_C:
         code = INTERRUPTED
     producer.flush(60)
     tell("shutdown_complete")
     average = acked / max(time.perf_counter() - began, 1e-3)
-    tell("tool_data", sent=sent, acked=acked, target_throughput=given.throughput, avg_throughput=average)
+    tell("tool_data", sent=sent, acked=acked, target_throughput=parsed.throughput, avg_throughput=average)
     return code
