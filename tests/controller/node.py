@@ -12,7 +12,7 @@ from ottla.controller.config_rules import ConfigRules
 from ottla.controller.events import InSlices
 from ottla.controller.format import FormatRequest, format_storage
 from ottla.controller.runtime import Blocking, ControllerRuntime, run_inline
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.env.config.load import load
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.meta_properties import load_ensemble
@@ -169,7 +169,7 @@ class Node:
             segment.file.close()
 
     def submit(self, request: Message, version: int) -> Any:
-        answer = self.runtime.submit(request, RequestContext(version=version))
+        answer = self.runtime.submit(request, ControllerRequestContext(version=version))
         assert answer.done(), "the answer is still on its way"
         if answer.exception is not None:
             raise answer.exception

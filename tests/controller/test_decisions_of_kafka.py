@@ -16,7 +16,7 @@ from tests.raft.kafka_directories import copied, raft_node
 
 from ottla.controller.brokers import fence_broker, heartbeat, register_broker
 from ottla.controller.config_rules import ConfigRules
-from ottla.controller.state import BrokerSession, ControllerSettings, ControllerState, RequestContext
+from ottla.controller.state import BrokerSession, ControllerRequestContext, ControllerSettings, ControllerState
 from ottla.env.config.load import load
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.records import BrokerRegistrationChangeRecord, NoOpRecord, RegisterBrokerRecord, decode_frame
@@ -78,7 +78,7 @@ def beat(state: ControllerState, *, shut_down: bool = False, cordoned: list[Any]
     state.sessions[1] = BrokerSession(0.0, metadata_offset=1000)
     request = BrokerHeartbeatRequest(1, broker.epoch, 1000, want_fence=False, want_shut_down=shut_down)
     request.cordoned_log_dirs = cordoned
-    return heartbeat(state, request, RequestContext(version=2)).records
+    return heartbeat(state, request, ControllerRequestContext(version=2)).records
 
 
 def decided(state: ControllerState, kafka: list[Message]) -> list[Message]:
@@ -87,7 +87,7 @@ def decided(state: ControllerState, kafka: list[Message]) -> list[Message]:
     if isinstance(last, RegisterBrokerRecord):
         known = state.image.brokers.get(1)
         previous = known.epoch if known is not None and known.in_controlled_shutdown else -1
-        return register_broker(state, registration(last, previous), RequestContext(version=4)).records
+        return register_broker(state, registration(last, previous), ControllerRequestContext(version=4)).records
     change = next(record for record in kafka if isinstance(record, BrokerRegistrationChangeRecord))
     if change.in_controlled_shutdown:
         return beat(state, shut_down=True)
@@ -100,7 +100,7 @@ def decided(state: ControllerState, kafka: list[Message]) -> list[Message]:
         state.sessions[1] = BrokerSession(0.0, registration_offset=10**9)
         request = BrokerHeartbeatRequest(1, state.image.brokers[1].epoch, 0, want_fence=False)
         request.cordoned_log_dirs = []
-        return heartbeat(state, request, RequestContext(version=2)).records
+        return heartbeat(state, request, ControllerRequestContext(version=2)).records
     return beat(state, cordoned=[] if cordons else None)
 
 

@@ -21,7 +21,7 @@ from ottla.controller.brokers import fence_stale_brokers
 from ottla.controller.config_rules import ConfigRules
 from ottla.controller.controller import Controller
 from ottla.controller.placement import place_replicas
-from ottla.controller.state import ControllerSettings, ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerSettings, ControllerState
 from ottla.env.config.load import load
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import SUPPORTED_FEATURES
@@ -96,7 +96,7 @@ class Cluster:
         self.quorum.end_offset += len(records)
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        context = RequestContext(version=request.MAX_VERSION if version is None else version)
+        context = ControllerRequestContext(version=request.MAX_VERSION if version is None else version)
         decision = self.controller.decide(request, context)
         self.apply(decision.records)
         return decision.response

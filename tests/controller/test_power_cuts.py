@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from tests.controller.node import Node, node_properties
 
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.runtime.disk import DiskFile, DiskStorage
 
-V7 = RequestContext(version=7)
+V7 = ControllerRequestContext(version=7)
 
 
 class PowerCutError(Exception):

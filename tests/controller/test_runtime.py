@@ -10,7 +10,7 @@ import pytest
 from tests.controller.node import CLUSTER_ID, Node, node_properties, started
 from tests.controller.own_node import broker_registration
 
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_NODE
@@ -22,7 +22,7 @@ from ottla.protocol.generated.list_partition_reassignments_request import ListPa
 from ottla.protocol.primitives import Message
 from ottla.raft.errors import MetadataLogError
 
-V7 = RequestContext(version=7)
+V7 = ControllerRequestContext(version=7)
 
 
 class Later:
@@ -94,7 +94,7 @@ def test_decisions_see_what_is_not_committed_yet(node: Node) -> None:
 
 def test_a_read_is_answered_at_once_when_nothing_is_pending(node: Node) -> None:
     node.runtime.driver._blocking = Later()
-    read = node.runtime.submit(ListPartitionReassignmentsRequest(topics=None), RequestContext(version=0))
+    read = node.runtime.submit(ListPartitionReassignmentsRequest(topics=None), ControllerRequestContext(version=0))
     assert read.done()
 
 
@@ -116,7 +116,7 @@ def test_a_heartbeat_waits_for_the_records_of_its_own_broker(node: Node) -> None
     node.runtime.fence(1, node.broker_epoch)
     node.runtime.driver._blocking = later = Later()
     request = BrokerHeartbeatRequest(1, node.broker_epoch, node.runtime.publisher.offset)
-    beats = [node.runtime.submit(request, RequestContext(version=2)) for _ in range(2)]
+    beats = [node.runtime.submit(request, ControllerRequestContext(version=2)) for _ in range(2)]
     assert [beat.done() for beat in beats] == [False, False]
     assert node.image.brokers[1].fenced
     while later.waiting:

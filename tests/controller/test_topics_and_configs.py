@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.controller.node import Node, node_properties, started
 
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.metadata.records import ClearElrRecord, ConfigRecord
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.alter_configs_request import AlterableConfig as LegacyConfig
@@ -165,7 +165,7 @@ def test_settings_are_set_appended_and_taken_back(node: Node) -> None:
 def decided(node: Node, kind: int, name: str, *changes: tuple[str, int, str | None]) -> list[Any]:
     resources = [AlterConfigsResource(kind, name, [AlterableConfig(*change) for change in changes])]
     request = IncrementalAlterConfigsRequest(resources)
-    return node.runtime.controller.decide(request, RequestContext(version=1)).records
+    return node.runtime.controller.decide(request, ControllerRequestContext(version=1)).records
 
 
 def test_a_broker_setting_is_written_even_when_it_stays(node: Node) -> None:

@@ -18,8 +18,7 @@ from ottla.broker.handlers import delete_records, fetch, list_offsets, produce
 from ottla.controller.brokers import fence_stale_brokers
 from ottla.controller.config_rules import ConfigRules
 from ottla.controller.controller import Controller
-from ottla.controller.state import ControllerSettings, ControllerState
-from ottla.controller.state import RequestContext as ControllerContext
+from ottla.controller.state import ControllerRequestContext, ControllerSettings, ControllerState
 from ottla.env.config.load import load
 from ottla.env.config.overrides import resolve_topic_config
 from ottla.log.log_store import LogStore
@@ -94,7 +93,7 @@ class VirtualCluster:
         self.state.quorum.end_offset = len(self.records)
 
     def submit(self, request: Any) -> Any:
-        decision = self.controller.decide(request, ControllerContext(version=type(request).MAX_VERSION))
+        decision = self.controller.decide(request, ControllerRequestContext(version=type(request).MAX_VERSION))
         self.append(decision.records)
         return decision.response
 

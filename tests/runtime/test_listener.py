@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.runtime.buffers import BufferPool
-from ottla.runtime.listener import Limits, Listener
+from ottla.runtime.listener import Listener, ListenerLimits
 from ottla.server.run import new_event_loop
 
 
@@ -37,7 +37,7 @@ def test_a_peer_that_has_gone_has_no_address_on_macos(gone_first: bool) -> None:
         here, there = socket.socketpair()
         connections = [(gone, None), (here, ("127.0.0.1", 9))]
         accepting: Any = Accepting(*(connections if gone_first else reversed(connections)))
-        limits = Limits(max_connections=10, max_connections_per_ip=10, idle_ms=1000, max_frame=1000)
+        limits = ListenerLimits(max_connections=10, max_connections_per_ip=10, idle_ms=1000, max_frame=1000)
         dispatcher: Any = None
         listener = Listener("PLAINTEXT", accepting, dispatcher, BufferPool(), limits)
         listener._on_acceptable()

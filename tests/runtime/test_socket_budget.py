@@ -10,7 +10,7 @@ from ottla.broker.connection import Connection
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.connection_rates import ConnectionRates
 from ottla.runtime.descriptors import SocketBudget
-from ottla.runtime.listener import Limits, Listener, bind
+from ottla.runtime.listener import Listener, ListenerLimits, bind
 
 
 class Silent:
@@ -20,8 +20,8 @@ class Silent:
         raise AssertionError("nothing is sent here")
 
 
-def limits() -> Limits:
-    return Limits(max_connections=1000, max_connections_per_ip=1000, idle_ms=600_000, max_frame=1000)
+def limits() -> ListenerLimits:
+    return ListenerLimits(max_connections=1000, max_connections_per_ip=1000, idle_ms=600_000, max_frame=1000)
 
 
 def test_clients_cannot_take_the_reserve() -> None:

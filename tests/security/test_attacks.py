@@ -14,7 +14,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.settings import client_settings
 from ottla.console.cluster.access import AclRow, create_acl
 from ottla.controller.delegation_tokens import create_token
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_delegation_token_request import CreateDelegationTokenRequest
@@ -137,7 +137,7 @@ def test_a_token_is_for_a_user_or_for_nobody(broker: Broker) -> None:
             assert answer.error_code == (TOKEN_REFUSED if kind == "User" else INVALID_TYPE), kind
             assert bytes(answer.hmac) == b""
         assert eve.ask(CreateDelegationTokenRequest("User", "alice", [], -1), 3).error_code == 0
-    context = RequestContext(version=3, principal="User:eve")
+    context = ControllerRequestContext(version=3, principal="User:eve")
     state: Any = SimpleNamespace(rules=SimpleNamespace(static=SimpleNamespace(delegation_token_secret_key="s")))
     decided = create_token(state, CreateDelegationTokenRequest("Foo", "node", [], -1), context)
     assert (decided.response.error_code, decided.records) == (INVALID_TYPE, [])  # an older broker asked

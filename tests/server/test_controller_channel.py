@@ -22,7 +22,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import Increment
 from ottla.protocol.generated.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.generated.write_txn_markers_request import WriteTxnMarkersRequest
-from ottla.server.controller_channel import ControllerAddress, ControllerChannel
+from ottla.server.controller_channel import ActiveControllerChannel, ControllerAddress
 from ottla.server.peers import BrokerPeers
 
 HEARTBEAT, ENVELOPE, API_VERSIONS, MARKERS = 63, 58, 18, 27
@@ -95,11 +95,11 @@ def client_context() -> Any:
     )
 
 
-def with_channel(body: Callable[[InOrder, ControllerChannel], Awaitable[None]], *held: int) -> None:
+def with_channel(body: Callable[[InOrder, ActiveControllerChannel], Awaitable[None]], *held: int) -> None:
     async def main() -> None:
         async with InOrder(*held) as controller:
             address = ControllerAddress(100, "127.0.0.1", controller.port)
-            channel = ControllerChannel(1, local=None, is_active=lambda: False, leader=lambda: address)
+            channel = ActiveControllerChannel(1, local=None, is_active=lambda: False, leader=lambda: address)
             try:
                 await body(controller, channel)
             finally:
@@ -108,7 +108,7 @@ def with_channel(body: Callable[[InOrder, ControllerChannel], Awaitable[None]], 
     asyncio.run(main())
 
 
-def forward(channel: ControllerChannel, timeout_ms: float = WORKS_MS) -> asyncio.Future[Any]:
+def forward(channel: ActiveControllerChannel, timeout_ms: float = WORKS_MS) -> asyncio.Future[Any]:
     return asyncio.ensure_future(
         channel.submit(IncrementalAlterConfigsRequest(), client_context(), timeout_ms=timeout_ms)
     )
@@ -124,7 +124,7 @@ def test_heartbeats_do_not_wait_for_requests_that_the_controller_does_not_answer
     own = (AlterPartitionRequest, AssignReplicasToDirsRequest, AllocateProducerIdsRequest)
     held = (ENVELOPE, ALTER_PARTITION, ASSIGN_DIRECTORIES, ALLOCATE_PRODUCER_IDS)
 
-    async def body(controller: InOrder, channel: ControllerChannel) -> None:
+    async def body(controller: InOrder, channel: ActiveControllerChannel) -> None:
         waiting = [forward(channel) for _ in range(50)]
         waiting += [asyncio.ensure_future(channel.submit(kind(), None)) for kind in own for _ in range(10)]
         await controller.until(lambda: controller.seen[ENVELOPE] > 0)
@@ -141,7 +141,7 @@ def test_heartbeats_do_not_wait_for_requests_that_the_controller_does_not_answer
 
 
 def test_a_heartbeat_that_times_out_drops_nobody_elses_connection() -> None:
-    async def body(controller: InOrder, channel: ControllerChannel) -> None:
+    async def body(controller: InOrder, channel: ActiveControllerChannel) -> None:
         waiting = [forward(channel), asyncio.ensure_future(channel.submit(AlterPartitionRequest(), None))]
         await controller.until(lambda: controller.seen[ENVELOPE] == controller.seen[ALTER_PARTITION] == 1)
         beat = await channel.submit(BrokerHeartbeatRequest(broker_id=1), None, timeout_ms=200)
@@ -157,7 +157,7 @@ def test_a_heartbeat_that_times_out_drops_nobody_elses_connection() -> None:
 def test_a_request_whose_turn_does_not_come_drops_nobody_elses_connection() -> None:
     """Five requests are in flight; the sixth gives up before it was sent."""
 
-    async def body(controller: InOrder, channel: ControllerChannel) -> None:
+    async def body(controller: InOrder, channel: ActiveControllerChannel) -> None:
         first = [forward(channel) for _ in range(5)]
         await controller.until(lambda: controller.seen[ENVELOPE] == 1)
         late = await forward(channel, timeout_ms=200)
@@ -171,7 +171,7 @@ def test_a_request_whose_turn_does_not_come_drops_nobody_elses_connection() -> N
 
 
 def test_a_new_leader_gets_every_kind_of_request() -> None:
-    async def body(controller: InOrder, channel: ControllerChannel) -> None:
+    async def body(controller: InOrder, channel: ActiveControllerChannel) -> None:
         waiting = forward(channel)
         await channel.submit(BrokerHeartbeatRequest(broker_id=1), None)
         await controller.until(lambda: controller.seen[ENVELOPE] == 1)

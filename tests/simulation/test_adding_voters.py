@@ -6,14 +6,14 @@ import pytest
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.add_raft_voter_request import AddRaftVoterRequest, Listener
-from ottla.simulation.cluster import Shape, SimulatedCluster
+from ottla.simulation.cluster import ClusterShape, SimulatedCluster
 from ottla.simulation.node import SimulatedNode
 from ottla.simulation.world import World
 
 
 def grown() -> tuple[SimulatedCluster, SimulatedNode, SimulatedNode]:
     """Three voters and an observer that has caught up: the cluster, its leader, the observer."""
-    cluster = SimulatedCluster(World(1), Shape(voters=3, observers=1, dynamic=True))
+    cluster = SimulatedCluster(World(1), ClusterShape(voters=3, observers=1, dynamic=True))
     for node in cluster.nodes:
         node.start()
     run(cluster, 10_000)

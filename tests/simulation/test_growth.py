@@ -20,7 +20,7 @@ from ottla.metadata.replay import replay_all
 from ottla.metadata.snapshot import image_records
 from ottla.model.ids import Uuid
 from ottla.raft.snapshots import SnapshotId, decode_snapshot, encode_snapshot
-from ottla.simulation.cluster import Shape, SimulatedCluster
+from ottla.simulation.cluster import ClusterShape, SimulatedCluster
 from ottla.simulation.node import LOG_DIR, SimulatedNode
 from ottla.simulation.world import World
 
@@ -67,7 +67,7 @@ def measured(partitions: int) -> dict[str, float]:
 
 
 def failover(snapshot: bytes, end_offset: int) -> tuple[float, float]:
-    cluster = SimulatedCluster(World(1), Shape(voters=3, observers=0))
+    cluster = SimulatedCluster(World(1), ClusterShape(voters=3, observers=0))
     for node in cluster.nodes:
         node.disk.make_dirs(LOG_DIR)
         node.disk.write_atomic(f"{LOG_DIR}/{SnapshotId(end_offset, 1).file_name()}", snapshot)

@@ -16,7 +16,7 @@ from ottla.model.errors import KafkaError
 from ottla.replication import context, leader_state
 from ottla.replication.fetch_session import Key
 from ottla.replication.partition import Partition
-from ottla.simulation.cluster import Shape, SimulatedCluster
+from ottla.simulation.cluster import ClusterShape, SimulatedCluster
 from ottla.simulation.invariants import Violation
 from ottla.simulation.node import SimulatedNode
 from ottla.simulation.world import World
@@ -35,7 +35,7 @@ class Stage:
     """One controller, three brokers, one partition; no admin and no producer but the schedule."""
 
     def __init__(self, seed: int = 1) -> None:
-        shape = Shape(voters=1, observers=3, partitions=True)
+        shape = ClusterShape(voters=1, observers=3, partitions=True)
         self.cluster = SimulatedCluster(World(seed), shape)
         for node in self.cluster.nodes:
             node.start()

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.controller import brokers, runtime
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.env import logging
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
@@ -24,7 +24,7 @@ from ottla.raft import node as raft_node
 from ottla.raft.errors import RaftError
 from ottla.raft.outbound import Outbound
 from ottla.raft.transitions import RoleEvent
-from ottla.simulation.cluster import Shape, SimulatedCluster
+from ottla.simulation.cluster import ClusterShape, SimulatedCluster
 from ottla.simulation.invariants import Violation, check_partitions
 from ottla.simulation.node import LOG_DIR, SimulatedNode
 from ottla.simulation.workload import SimulatedBroker
@@ -44,7 +44,7 @@ class Stage:
     """Three voters without faults of their own; the schedule cuts and heals the links."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.cluster = SimulatedCluster(World(seed), Shape(voters=3, observers=0))
+        self.cluster = SimulatedCluster(World(seed), ClusterShape(voters=3, observers=0))
         self.cluster.start()
         self.run(6_000)
 
@@ -93,7 +93,7 @@ def undone_decisions_are_forgotten() -> None:
     old = stage.leader
     stage.cut_off(old)
     assert old.runtime is not None
-    old.runtime.submit(CreateTopicsRequest([CreatableTopic("ghost", 1, 1)]), RequestContext(version=7))
+    old.runtime.submit(CreateTopicsRequest([CreatableTopic("ghost", 1, 1)]), ControllerRequestContext(version=7))
     assert "ghost" in old.runtime.state.image.topics_by_name
     stage.run(6_000)
     stage.heal()
@@ -325,7 +325,7 @@ def upgraded(stage: Stage, *, validate_only: bool = False) -> UpdateFeaturesResp
     update = FeatureUpdateKey("kraft.version", 1, upgrade_type=1)
     assert stage.leader.runtime is not None
     request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
-    answer: Any = stage.leader.runtime.submit(request, RequestContext(version=2))
+    answer: Any = stage.leader.runtime.submit(request, ControllerRequestContext(version=2))
     stage.run(1_000)
     return cast("UpdateFeaturesResponse", answer.result)
 

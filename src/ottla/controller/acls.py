@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, OK, ApiError, refused
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from ottla.model.acls import Operation, Permission
 from ottla.model.acls import PatternType as Pattern
@@ -32,7 +32,7 @@ EnumT = TypeVar("EnumT", Resource, Operation, Pattern, Permission)
 
 
 def create_acls(
-    state: ControllerState, request: CreateAclsRequest, _context: RequestContext
+    state: ControllerState, request: CreateAclsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, CreateAclsResponse]:
     require_authorizer(state)
     if any(_is_filter(creation) for creation in request.creations):
@@ -115,7 +115,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def delete_acls(
-    state: ControllerState, request: DeleteAclsRequest, _context: RequestContext
+    state: ControllerState, request: DeleteAclsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, DeleteAclsResponse]:
     require_authorizer(state)
     removed: dict[bytes, Message] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.controller.brokers import check_broker_epoch
 from ottla.controller.partition_change import Election, partition_change
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.image import RECOVERED, RECOVERING, PartitionRegistration, TopicImage
 from ottla.metadata.records import NO_CHANGE
 from ottla.metadata.replay import merge_partition
@@ -21,7 +21,7 @@ from ottla.protocol.primitives import Message
 
 
 def alter_partition(
-    state: ControllerState, request: AlterPartitionRequest, context: RequestContext
+    state: ControllerState, request: AlterPartitionRequest, context: ControllerRequestContext
 ) -> Decision[Message, AlterPartitionResponse]:
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
     records: list[Message] = []

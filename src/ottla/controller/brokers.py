@@ -17,7 +17,7 @@ from ottla.controller.leadership import (
     partitions_with_elr,
     partitions_with_isr,
 )
-from ottla.controller.state import BrokerSession, ControllerState, RequestContext
+from ottla.controller.state import BrokerSession, ControllerRequestContext, ControllerState
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_SINCE, ELR_SINCE, METADATA_VERSION, Range
 from ottla.metadata.image import BrokerRegistration
 from ottla.metadata.records import (
@@ -46,7 +46,7 @@ _RESERVED_DIRECTORIES = 100
 
 
 def register_broker(
-    state: ControllerState, request: BrokerRegistrationRequest, context: RequestContext
+    state: ControllerState, request: BrokerRegistrationRequest, context: ControllerRequestContext
 ) -> Decision[Message, BrokerRegistrationResponse]:
     cluster_id = state.settings.cluster_id
     if request.cluster_id != cluster_id:
@@ -147,7 +147,7 @@ def _cleanup_of_old_incarnation(
     state: ControllerState,
     request: BrokerRegistrationRequest,
     existing: BrokerRegistration | None,
-    context: RequestContext,
+    context: ControllerRequestContext,
 ) -> list[Any]:
     """Without proof of a clean shutdown (the old epoch, KIP-966) the broker may have lost records, and leaves the
     ELRs.
@@ -160,7 +160,7 @@ def _cleanup_of_old_incarnation(
 
 
 def heartbeat(
-    state: ControllerState, request: BrokerHeartbeatRequest, _context: RequestContext
+    state: ControllerState, request: BrokerHeartbeatRequest, _context: ControllerRequestContext
 ) -> Decision[Message, BrokerHeartbeatResponse]:
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     session = _session(state, broker.id)
@@ -267,7 +267,7 @@ def _session(state: ControllerState, broker_id: NodeId) -> BrokerSession:
 
 
 def unregister_broker(
-    state: ControllerState, request: UnregisterBrokerRequest, _context: RequestContext
+    state: ControllerState, request: UnregisterBrokerRequest, _context: ControllerRequestContext
 ) -> Decision[Message, UnregisterBrokerResponse]:
     broker = state.image.brokers.get(request.broker_id)
     if broker is None:
@@ -281,7 +281,7 @@ def unregister_broker(
 
 
 def register_controller(
-    state: ControllerState, request: ControllerRegistrationRequest, _context: RequestContext
+    state: ControllerState, request: ControllerRegistrationRequest, _context: ControllerRequestContext
 ) -> Decision[Message, ControllerRegistrationResponse]:
     del state
     if request.controller_id < 0:

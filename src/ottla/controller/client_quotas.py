@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from ottla.controller.outcome import OK, ApiError
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.records import ClientQuotaRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode
@@ -31,7 +31,7 @@ Entity = dict[str, str | None]
 
 
 def alter_client_quotas(
-    state: ControllerState, request: AlterClientQuotasRequest, _context: RequestContext
+    state: ControllerState, request: AlterClientQuotasRequest, _context: ControllerRequestContext
 ) -> Decision[Message, AlterClientQuotasResponse]:
     records: list[Message] = []
     results: dict[tuple[tuple[str, str | None], ...], ApiError] = {}

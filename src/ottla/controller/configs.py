@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.controller.elr import MIN_ISR
 from ottla.controller.outcome import OK, ApiError, refused
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -52,7 +52,7 @@ Operations = Mapping[str, tuple[int, str | None]]
 
 
 def incremental_alter_configs(
-    state: ControllerState, request: IncrementalAlterConfigsRequest, context: RequestContext
+    state: ControllerState, request: IncrementalAlterConfigsRequest, context: ControllerRequestContext
 ) -> Decision[Message, IncrementalAlterConfigsResponse]:
     records: list[Message] = []
     outcomes = _alter_each(state, request.resources, records, context, incremental=True)
@@ -66,7 +66,7 @@ def incremental_alter_configs(
 
 
 def alter_configs(
-    state: ControllerState, request: AlterConfigsRequest, context: RequestContext
+    state: ControllerState, request: AlterConfigsRequest, context: ControllerRequestContext
 ) -> Decision[Message, AlterConfigsResponse]:
     """The legacy call: settings that are not named go back to their defaults."""
     records: list[Message] = []
@@ -81,7 +81,12 @@ def alter_configs(
 
 
 def _alter_each(
-    state: ControllerState, resources: list[Any], records: list[Message], context: RequestContext, *, incremental: bool
+    state: ControllerState,
+    resources: list[Any],
+    records: list[Message],
+    context: ControllerRequestContext,
+    *,
+    incremental: bool,
 ) -> list[tuple[Any, ApiError]]:
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
@@ -124,7 +129,7 @@ def config_changes(
     state: ControllerState,
     resource: ConfigResource,
     operations: Operations,
-    context: RequestContext,
+    context: ControllerRequestContext,
     *,
     newly_created: bool = False,
     replace_all: bool = False,
@@ -222,7 +227,7 @@ def _check_values(
 
 
 def _check_quarantine(
-    resource: ConfigResource, records: list[ConfigRecord], current: Mapping[str, str], context: RequestContext
+    resource: ConfigResource, records: list[ConfigRecord], current: Mapping[str, str], context: ControllerRequestContext
 ) -> None:
     """Brokers write quarantined records for the producers: to choose the topic needs the right to write to the topic."""
     changes = {record.name: record.value for record in records if record.name in (MODE_SETTING, TOPIC_SETTING)}

@@ -11,13 +11,13 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.model.decision import Decision
 from ottla.model.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.primitives import Message
 
-Decide = Callable[[ControllerState, Any, RequestContext], Decision[Message, Any]]
+Decide = Callable[[ControllerState, Any, ControllerRequestContext], Decision[Message, Any]]
 
 DECISIONS: dict[int, str] = {
     ApiKey.CREATE_TOPICS: "create_topics.create_topics",
@@ -53,7 +53,7 @@ class Controller:
         self.state = state
         self._decisions: dict[int, Decide] = {}
 
-    def decide(self, request: Message, context: RequestContext) -> Decision[Message, Message]:
+    def decide(self, request: Message, context: ControllerRequestContext) -> Decision[Message, Message]:
         """KeyError for a request that is not the controller's."""
         decide = self._decisions.get(request.API_KEY) or self._load(request.API_KEY)
         try:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from ottla.controller.assignments import manual_partition, placed_partitions
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, OK, ApiError, refused
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.image import PartitionRegistration
 from ottla.metadata.snapshot import partition_record
 from ottla.model.decision import Decision
@@ -21,7 +21,7 @@ from ottla.protocol.primitives import Message
 
 
 def create_partitions(
-    state: ControllerState, request: CreatePartitionsRequest, _context: RequestContext
+    state: ControllerState, request: CreatePartitionsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, CreatePartitionsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     results = [

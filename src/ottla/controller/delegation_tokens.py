@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode
@@ -27,7 +27,7 @@ _LONG_MAX = (1 << 63) - 1
 
 
 def create_token(
-    state: ControllerState, request: CreateDelegationTokenRequest, context: RequestContext
+    state: ControllerState, request: CreateDelegationTokenRequest, context: ControllerRequestContext
 ) -> Decision[Message, CreateDelegationTokenResponse]:
     owner = context.principal
     if request.owner_principal_name:
@@ -57,7 +57,7 @@ def create_token(
 
 
 def renew_token(
-    state: ControllerState, request: RenewDelegationTokenRequest, context: RequestContext
+    state: ControllerState, request: RenewDelegationTokenRequest, context: ControllerRequestContext
 ) -> Decision[Message, RenewDelegationTokenResponse]:
     token, code = _find(state, bytes(request.hmac), context.principal, check_expiry=True)
     if token is None:
@@ -70,7 +70,7 @@ def renew_token(
 
 
 def expire_token(
-    state: ControllerState, request: ExpireDelegationTokenRequest, context: RequestContext
+    state: ControllerState, request: ExpireDelegationTokenRequest, context: ControllerRequestContext
 ) -> Decision[Message, ExpireDelegationTokenResponse]:
     at_once = request.expiry_time_period_ms < 0
     token, code = _find(state, bytes(request.hmac), context.principal, check_expiry=not at_once)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.controller.outcome import OK, ApiError, generic
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
@@ -17,7 +17,7 @@ from ottla.protocol.primitives import Message
 
 
 def delete_topics(
-    state: ControllerState, request: DeleteTopicsRequest, context: RequestContext
+    state: ControllerState, request: DeleteTopicsRequest, context: ControllerRequestContext
 ) -> Decision[Message, DeleteTopicsResponse]:
     if not state.settings.delete_topic_enable:
         if context.version < 3:

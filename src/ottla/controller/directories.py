@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.controller.brokers import check_broker_epoch
 from ottla.controller.leadership import Partition, leader_and_isr_updates
 from ottla.controller.partition_change import partition_change
-from ottla.controller.state import ControllerState, RequestContext, has_online_directory
+from ottla.controller.state import ControllerRequestContext, ControllerState, has_online_directory
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_SINCE
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.decision import Decision
@@ -22,7 +22,7 @@ from ottla.protocol.primitives import Message
 
 
 def assign_replicas_to_dirs(
-    state: ControllerState, request: AssignReplicasToDirsRequest, _context: RequestContext
+    state: ControllerState, request: AssignReplicasToDirsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, AssignReplicasToDirsResponse]:
     if state.image.metadata_version < DIRECTORY_ASSIGNMENT_SINCE:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.controller.elr import elr_safety_records
 from ottla.controller.outcome import OK
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.features import (
     DEPENDENCIES,
     ELR_VERSION,
@@ -26,7 +26,7 @@ UNSAFE_DOWNGRADE = 3
 
 
 def update_features(
-    state: ControllerState, request: UpdateFeaturesRequest, context: RequestContext
+    state: ControllerState, request: UpdateFeaturesRequest, context: ControllerRequestContext
 ) -> Decision[Message, UpdateFeaturesResponse]:
     proposed = {**state.image.features, METADATA_VERSION: state.image.metadata_version}
     proposed.update({update.feature: update.max_version_level for update in request.feature_updates})

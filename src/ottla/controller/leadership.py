@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ottla.controller.outcome import OK, ApiError, generic
 from ottla.controller.partition_change import Election, partition_change
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.image import PartitionRegistration, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.model.decision import Decision
@@ -85,7 +85,7 @@ def leader_and_isr_updates(
 
 
 def elect_leaders(
-    state: ControllerState, request: ElectLeadersRequest, _context: RequestContext
+    state: ControllerState, request: ElectLeadersRequest, _context: ControllerRequestContext
 ) -> Decision[Message, ElectLeadersResponse]:
     if request.election_type not in (PREFERRED, UNCLEAN) and request.topic_partitions != []:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")

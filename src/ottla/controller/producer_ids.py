@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.controller.brokers import check_broker_epoch
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.records import ProducerIdsRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
@@ -16,7 +16,7 @@ _MAX_ID = (1 << 63) - 1
 
 
 def allocate_producer_ids(
-    state: ControllerState, request: AllocateProducerIdsRequest, _context: RequestContext
+    state: ControllerState, request: AllocateProducerIdsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, AllocateProducerIdsResponse]:
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
     first = state.image.next_producer_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC
@@ -20,7 +20,7 @@ from ottla.raft.views import ReplicaProgress
 
 
 def describe_quorum(
-    state: ControllerState, request: DescribeQuorumRequest, _context: RequestContext
+    state: ControllerState, request: DescribeQuorumRequest, _context: ControllerRequestContext
 ) -> Decision[Message, DescribeQuorumResponse]:
     requested_partitions = [
         (topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.controller.assignments import check_manual_assignment
 from ottla.controller.outcome import OK, refused
 from ottla.controller.partition_change import Election, partition_change
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.image import PartitionRegistration, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.model.decision import Decision
@@ -34,7 +34,7 @@ from ottla.protocol.primitives import Message
 
 
 def alter_partition_reassignments(
-    state: ControllerState, request: AlterPartitionReassignmentsRequest, _context: RequestContext
+    state: ControllerState, request: AlterPartitionReassignmentsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, AlterPartitionReassignmentsResponse]:
     records: list[Message] = []
     responses = []
@@ -118,7 +118,7 @@ def _cancel(
 
 
 def list_partition_reassignments(
-    state: ControllerState, request: ListPartitionReassignmentsRequest, _context: RequestContext
+    state: ControllerState, request: ListPartitionReassignmentsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, ListPartitionReassignmentsResponse]:
     if request.topics is None:
         listed = [(topic, list(topic.partitions)) for topic in state.image.topics_by_name.values()]

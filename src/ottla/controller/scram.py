@@ -6,7 +6,7 @@ A request holds no password, only a salted password. The record holds keys that 
 from __future__ import annotations
 
 from ottla.controller.outcome import OK, ApiError
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode
@@ -26,7 +26,7 @@ _TWICE = ApiError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alt
 
 
 def alter_user_scram_credentials(
-    state: ControllerState, request: AlterUserScramCredentialsRequest, _context: RequestContext
+    state: ControllerState, request: AlterUserScramCredentialsRequest, _context: ControllerRequestContext
 ) -> Decision[Message, AlterUserScramCredentialsResponse]:
     changes: dict[str, Message] = {}
     errors: dict[str, ApiError] = {}

@@ -30,7 +30,7 @@ def _everything(_name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
+class ControllerRequestContext:
     """The client of a request: the request's version, which configs its principal may see, where it may write."""
 
     version: int

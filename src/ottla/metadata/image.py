@@ -76,7 +76,7 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class RegisteredEndpoint:
     name: str
     host: str
     port: int
@@ -88,7 +88,7 @@ class BrokerRegistration:
     id: NodeId
     epoch: int
     incarnation_id: Uuid
-    listeners: dict[str, Endpoint]
+    listeners: dict[str, RegisteredEndpoint]
     features: dict[str, Range]
     rack: str | None = None
     fenced: bool = True
@@ -106,7 +106,7 @@ class BrokerRegistration:
 class ControllerRegistration:
     id: NodeId
     incarnation_id: Uuid
-    listeners: dict[str, Endpoint]
+    listeners: dict[str, RegisteredEndpoint]
     features: dict[str, Range]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.metadata.features import Range
-from ottla.metadata.image import BrokerRegistration, ControllerRegistration, Endpoint
+from ottla.metadata.image import BrokerRegistration, ControllerRegistration, RegisteredEndpoint
 from ottla.metadata.records import BrokerRegistrationChangeRecord, RegisterBrokerRecord, RegisterControllerRecord
 from ottla.protocol.generated.register_broker_record import BrokerEndpoint, BrokerFeature
 from ottla.protocol.generated.register_controller_record import ControllerEndpoint, ControllerFeature
@@ -80,8 +80,8 @@ def controller_record(controller: ControllerRegistration) -> RegisterControllerR
     )
 
 
-def _endpoints(listeners: Iterable[Any]) -> dict[str, Endpoint]:
-    return {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in listeners}
+def _endpoints(listeners: Iterable[Any]) -> dict[str, RegisteredEndpoint]:
+    return {e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in listeners}
 
 
 def _ranges(features: Iterable[Any]) -> dict[str, Range]:

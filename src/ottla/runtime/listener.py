@@ -30,7 +30,7 @@ _IDLE_CHECK_SECONDS = 10.0
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class Limits:
+class ListenerLimits:
     """Kafka's names: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes; and ours."""
 
     __slots__ = (
@@ -59,9 +59,9 @@ class Limits:
         self.idle_ms = idle_ms
         self.max_frame = max_frame
 
-    def at_most(self, max_connections: int) -> Limits:
+    def at_most(self, max_connections: int) -> ListenerLimits:
         """These, with the listener's own max.connections where that is less."""
-        return Limits(
+        return ListenerLimits(
             max_connections=min(self.max_connections, max_connections),
             max_connections_per_ip=self.max_connections_per_ip,
             idle_ms=self.idle_ms,
@@ -81,7 +81,7 @@ class Listener:
         sock: socket.socket,
         dispatcher: Dispatcher,
         pool: BufferPool,
-        limits: Limits,
+        limits: ListenerLimits,
         security: ListenerSecurity | None = None,
         rates: ConnectionRates | None = None,
         budget: SocketBudget | None = None,

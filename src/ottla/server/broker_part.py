@@ -28,7 +28,7 @@ from ottla.replication.fetchers import Fetchers
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import Throttle
 from ottla.runtime.timers import LoopTimers
-from ottla.server.controller_channel import ControllerChannel
+from ottla.server.controller_channel import ActiveControllerChannel
 from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
@@ -54,7 +54,7 @@ class BrokerPart:
         self,
         node: Node,
         quorum: QuorumMember,
-        controller: ControllerChannel,
+        controller: ActiveControllerChannel,
         identity: MetaProperties,
         logs: LogStore,
         clock: Clock,

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.controller.state import RequestContext as ControllerContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.model.acls import Operation, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
@@ -55,7 +55,7 @@ class ControllerAddress(NamedTuple):
     port: int
 
 
-class ControllerChannel:
+class ActiveControllerChannel:
     def __init__(
         self,
         node_id: NodeId,
@@ -172,12 +172,12 @@ def _version(request: Any, context: RequestContext[NodePlane] | None) -> int:
     return context.version
 
 
-def _controller_context(request: Any, context: RequestContext[NodePlane] | None) -> ControllerContext:
+def _controller_context(request: Any, context: RequestContext[NodePlane] | None) -> ControllerRequestContext:
     """The client's rights, for the decision. The node itself (no context) may write everywhere."""
     version = _version(request, context)
     if context is None:
-        return ControllerContext(version=version)
-    return ControllerContext(
+        return ControllerRequestContext(version=version)
+    return ControllerRequestContext(
         version=version,
         principal=context.principal,
         may_write=lambda topic: context.allowed(Operation.WRITE, ResourceType.TOPIC, topic),

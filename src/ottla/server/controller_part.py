@@ -11,7 +11,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import new_uuid
 from ottla.protocol.generated import controller_registration_request as messages
 from ottla.runtime.clock import SystemRandom
-from ottla.server.controller_channel import ControllerChannel
+from ottla.server.controller_channel import ActiveControllerChannel
 from ottla.server.quorum import QuorumMember
 from ottla.server.registration import listener_fields
 
@@ -25,7 +25,7 @@ REQUEST_TIMEOUT_MS = 5_000
 
 
 class ControllerPart:
-    def __init__(self, node: Node, quorum: QuorumMember, controller: ControllerChannel) -> None:
+    def __init__(self, node: Node, quorum: QuorumMember, controller: ActiveControllerChannel) -> None:
         self._node = node
         self._quorum = quorum
         self._controller = controller

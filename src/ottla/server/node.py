@@ -29,14 +29,14 @@ from ottla.model.ids import TopicPartition, new_uuid
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import SocketBudget
-from ottla.runtime.listener import Limits, Listener
+from ottla.runtime.listener import Listener, ListenerLimits
 from ottla.runtime.request_memory import RequestMemory
 from ottla.runtime.response_memory import ResponseMemory
 from ottla.runtime.timers import LoopTimers
 from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
 from ottla.server.broker_part import BrokerPart
-from ottla.server.controller_channel import ControllerAddress, ControllerChannel
+from ottla.server.controller_channel import ActiveControllerChannel, ControllerAddress
 from ottla.server.controller_part import ControllerPart
 from ottla.server.departures import Departures
 from ottla.server.directories import Directories
@@ -74,7 +74,7 @@ class Node:
         self._memory = RequestMemory(limit) if limit > 0 else None
         self._answers = ResponseMemory(config.ottla_response_max_queued_bytes)
         self.quorum: QuorumMember | None = None
-        self._controller: ControllerChannel | None = None
+        self._controller: ActiveControllerChannel | None = None
         self._controller_server: ControllerServer | None = None
         self._controller_part: ControllerPart | None = None
         self._departures: Departures | None = None
@@ -205,12 +205,12 @@ class Node:
         server.master_keys = None if self._master_keys is None else self._master_keys.masters
         self._monitoring.serving(server)
 
-    def _way_to_controller(self, quorum: QuorumMember) -> ControllerChannel:
+    def _way_to_controller(self, quorum: QuorumMember) -> ActiveControllerChannel:
         def leader() -> ControllerAddress | None:
             address = quorum.leader_address
             return None if address is None else ControllerAddress(quorum.leader_id, address.host, address.port)
 
-        return ControllerChannel(
+        return ActiveControllerChannel(
             self.config.node_id,
             local=quorum.runtime,
             is_active=lambda: quorum.active,
@@ -233,7 +233,7 @@ class Node:
         return quorum
 
     def _serve_as_controller(
-        self, identity: MetaProperties, quorum: QuorumMember, controller: ControllerChannel
+        self, identity: MetaProperties, quorum: QuorumMember, controller: ActiveControllerChannel
     ) -> ControllerServer:
         departures = self._departures = Departures(
             self.config.node_id,
@@ -261,7 +261,7 @@ class Node:
         if self._security is not None:
             self._security.serve(server)
             rates = self._security.rates
-        limits = Limits(
+        limits = ListenerLimits(
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             per_ip_overrides=config.connection_limits,

@@ -17,7 +17,7 @@ from ottla.security.outgoing import to_brokers
 
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
-    from ottla.metadata.image import Endpoint
+    from ottla.metadata.image import RegisteredEndpoint
     from ottla.metadata.publisher import MetadataPublisher
 
 log = get_logger(__name__)
@@ -63,7 +63,7 @@ class BrokerPeers:
             )
         return client
 
-    def endpoint(self, broker_id: NodeId) -> Endpoint | None:
+    def endpoint(self, broker_id: NodeId) -> RegisteredEndpoint | None:
         """Where the other broker listens for brokers."""
         broker = self._metadata.image.brokers.get(broker_id)
         return None if broker is None else broker.listeners.get(self._config().inter_broker_listener)

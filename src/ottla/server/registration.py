@@ -21,7 +21,7 @@ from ottla.model.ids import Uuid
 from ottla.protocol.generated import broker_registration_request as broker_messages
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_heartbeat_response import BrokerHeartbeatResponse
-from ottla.server.controller_channel import ControllerChannel
+from ottla.server.controller_channel import ActiveControllerChannel
 from ottla.server.errors import StartupError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Registration:
     def __init__(
         self,
         node: Node,
-        controller: ControllerChannel,
+        controller: ActiveControllerChannel,
         metadata: MetadataPublisher,
         identity: MetaProperties,
         logs: LogStore,

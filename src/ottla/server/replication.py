@@ -22,11 +22,11 @@ from ottla.security.outgoing import to_brokers
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Timers
-    from ottla.metadata.image import Endpoint
+    from ottla.metadata.image import RegisteredEndpoint
     from ottla.protocol.generated.fetch_request import FetchRequest
     from ottla.replication.fetcher import FollowedPartition, ReplicaFetcher
     from ottla.replication.replicas import Replicas
-    from ottla.server.controller_channel import ControllerChannel
+    from ottla.server.controller_channel import ActiveControllerChannel
 
 log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ class Replication:
         config: Callable[[], BrokerConfig],
         replicas: Replicas,
         timers: Timers,
-        controller: ControllerChannel,
+        controller: ActiveControllerChannel,
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -166,7 +166,7 @@ class Replication:
             )
         return client
 
-    def _endpoint(self, source: NodeId) -> Endpoint | None:
+    def _endpoint(self, source: NodeId) -> RegisteredEndpoint | None:
         broker = self._replicas.context.broker(source)
         return None if broker is None else broker.listeners.get(self._config().inter_broker_listener)
 

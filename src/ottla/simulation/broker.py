@@ -100,7 +100,7 @@ class SimulatedPlane:
 
 
 class _Silent:
-    """The peer of a simulated connection: the network gets answers from `BrokerPart.handle`."""
+    """The peer of a simulated connection: the network gets answers from `SimulatedBrokerPart.handle`."""
 
     def send(self, pieces: list[Any]) -> None: ...
 
@@ -122,7 +122,7 @@ def broker_address(node_id: int) -> Address:
     return Address(f"b{node_id}", 9092)
 
 
-class BrokerPart:
+class SimulatedBrokerPart:
     """One life of one broker."""
 
     def __init__(self, node: SimulatedNode, publisher: MetadataPublisher, directory: Uuid) -> None:

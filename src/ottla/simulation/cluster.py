@@ -37,7 +37,7 @@ SHORT_SESSION_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class ClusterShape:
     voters: int = 3
     observers: int = 1
     dynamic: bool = False
@@ -55,7 +55,7 @@ class Shape:
 @dataclass(slots=True)
 class Outcome:
     seed: int
-    shape: Shape
+    shape: ClusterShape
     events: int = 0
     faults: int = 0
     elections: int = 0
@@ -70,7 +70,7 @@ class Outcome:
 
 
 class SimulatedCluster:
-    def __init__(self, world: World, shape: Shape) -> None:
+    def __init__(self, world: World, shape: ClusterShape) -> None:
         self.world = world
         self.shape = shape
         self.network = FakeNetwork(world)
@@ -193,10 +193,10 @@ class SimulatedCluster:
             self.replicas.kept(promise)
 
 
-def shape_of(world: World) -> Shape:
+def shape_of(world: World) -> ClusterShape:
     dice = world.random
     if world.seed % 2 == 0:
-        return Shape(
+        return ClusterShape(
             voters=dice.choice([1, 3]),
             observers=3,
             dynamic=dice.random() < 0.5,
@@ -205,7 +205,7 @@ def shape_of(world: World) -> Shape:
             segment_bytes=dice.choice([4_096, 100_000]),
         )
     voters = dice.choice([3, 3, 3, 5, 1])
-    return Shape(
+    return ClusterShape(
         voters=voters,
         observers=1 if voters == 1 else dice.choice([0, 1, 1]),
         dynamic=dice.random() < 0.5,

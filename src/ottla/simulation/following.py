@@ -11,7 +11,7 @@ from ottla.raft.config import Address
 
 if TYPE_CHECKING:
     from ottla.replication.fetcher import FollowedPartition, ReplicaFetcher
-    from ottla.simulation.broker import BrokerPart
+    from ottla.simulation.broker import SimulatedBrokerPart
     from ottla.simulation.node import SimulatedNode
 
 FETCH_TIMEOUT_MS = 1_500.0
@@ -19,7 +19,7 @@ LONGEST_REST_MS = 50.0
 
 
 class Following:
-    def __init__(self, node: SimulatedNode, part: BrokerPart) -> None:
+    def __init__(self, node: SimulatedNode, part: SimulatedBrokerPart) -> None:
         self._node = node
         self._part = part
         self._busy: set[NodeId] = set()

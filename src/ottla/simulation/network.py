@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.model.ids import NodeId
 
 
-class Endpoint(Protocol):
+class NetworkEndpoint(Protocol):
     """A node as the network sees it."""
 
     node_id: NodeId
@@ -37,7 +37,7 @@ class Endpoint(Protocol):
     def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None: ...
 
 
-class Answer(Protocol):
+class PeerCallback(Protocol):
     def __call__(self, response: Message | None, *, connection_refused: bool) -> None: ...
 
 
@@ -55,7 +55,7 @@ class Weather:
 class FakeNetwork:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._nodes: dict[Address, Endpoint] = {}
+        self._nodes: dict[Address, NetworkEndpoint] = {}
         self.weather = Weather()
         self.broken: set[tuple[NodeId, NodeId]] = set()
         """Directed links that lose everything."""
@@ -63,10 +63,10 @@ class FakeNetwork:
         """Directed links that deliver nothing before this moment."""
         self.messages = 0
 
-    def attach(self, address: Address, node: Endpoint) -> None:
+    def attach(self, address: Address, node: NetworkEndpoint) -> None:
         self._nodes[address] = node
 
-    def send(self, sender: Endpoint, outbound: Outbound) -> None:
+    def send(self, sender: NetworkEndpoint, outbound: Outbound) -> None:
         world = self._world
         life = sender.life
         target = self._nodes.get(outbound.address)
@@ -83,7 +83,9 @@ class FakeNetwork:
         for _ in range(self._copies()):
             self._carry(sender.node_id, target.node_id, lambda: self._arrive(sender, target, outbound, answer))
 
-    def _arrive(self, sender: Endpoint, target: Endpoint, outbound: Outbound, answer: Answer) -> None:
+    def _arrive(
+        self, sender: NetworkEndpoint, target: NetworkEndpoint, outbound: Outbound, answer: PeerCallback
+    ) -> None:
         if not target.up:
             self._carry(target.node_id, sender.node_id, lambda: answer(None, connection_refused=True))
             return
@@ -97,7 +99,13 @@ class FakeNetwork:
         target.receive(outbound.request, reply)
 
     def _answer(
-        self, sender: Endpoint, life: int, outbound: Outbound, response: Message | None, *, connection_refused: bool
+        self,
+        sender: NetworkEndpoint,
+        life: int,
+        outbound: Outbound,
+        response: Message | None,
+        *,
+        connection_refused: bool,
     ) -> None:
         if sender.life == life and sender.up:
             if response is not None:

@@ -18,7 +18,7 @@ from ottla.controller.config_rules import ConfigRules
 from ottla.controller.error_responses import error_response
 from ottla.controller.observer import MetadataObserver
 from ottla.controller.runtime import ControllerRuntime
-from ottla.controller.state import ControllerSettings, ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerSettings, ControllerState
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ from ottla.raft.config import RaftConfig
 from ottla.raft.driver import Done
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound
-from ottla.simulation.broker import BrokerPart
+from ottla.simulation.broker import SimulatedBrokerPart
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.world import Event, SimulatedClock, SimulatedRandom, World
@@ -103,7 +103,7 @@ class SimulatedNode:
         self.raft: RaftNode | None = None
         self.runtime: ControllerRuntime | None = None
         self.observer: MetadataObserver | None = None
-        self.broker: BrokerPart | None = None
+        self.broker: SimulatedBrokerPart | None = None
         self.directory: Uuid = new_uuid(world.random.randbytes) if spec.partitions else Uuid(bytes(16))
         self.door = BrokerDoor(self)
         self.timers = _Timers(self, 0)
@@ -163,7 +163,7 @@ class SimulatedNode:
             self.raft = raft
             self.observer.start()
             if self.spec.partitions:
-                self.broker = BrokerPart(self, self.observer.publisher, self.directory)
+                self.broker = SimulatedBrokerPart(self, self.observer.publisher, self.directory)
                 self.broker.start()
         world.call_later(500, _Guard(self, self.life, self._tick))
 
@@ -216,7 +216,7 @@ class SimulatedNode:
         if self.runtime is None:
             reply(error_response(request, KafkaError(ErrorCode.NOT_CONTROLLER)))
             return
-        answer = self.runtime.submit(request, RequestContext(version=request.MAX_VERSION))
+        answer = self.runtime.submit(request, ControllerRequestContext(version=request.MAX_VERSION))
 
         def done(answered: Answered) -> None:
             if isinstance(answered.exception, KafkaError):

@@ -17,7 +17,7 @@ from ottla.simulation.world import World
 
 if TYPE_CHECKING:
     from ottla.model.ids import NodeId
-    from ottla.simulation.broker import BrokerPart
+    from ottla.simulation.broker import SimulatedBrokerPart
     from ottla.simulation.node import SimulatedNode
 
 ACKS_ALL = -1
@@ -59,7 +59,7 @@ class Records:
         self._world.call_later(1_000, self._produce)
         self._world.call_later(1_500, self._consume)
 
-    def _awake(self) -> list[tuple[SimulatedNode, BrokerPart]]:
+    def _awake(self) -> list[tuple[SimulatedNode, SimulatedBrokerPart]]:
         return [
             (node, node.broker)
             for node in self._nodes
@@ -83,7 +83,7 @@ class Records:
                 self.send(node, part, key, acks=1 if dice.random() < 0.1 else ACKS_ALL)
         self._world.call_later(dice.expovariate(1 / self._pause_ms), self._produce)
 
-    def send(self, node: SimulatedNode, part: BrokerPart, key: Key, acks: int = ACKS_ALL) -> None:
+    def send(self, node: SimulatedNode, part: SimulatedBrokerPart, key: Key, acks: int = ACKS_ALL) -> None:
         """Send one batch of one to three records."""
         self._number += 1
         self.sent += 1
@@ -117,7 +117,7 @@ class Records:
                 self._fetch(node, part, dice.choice(held))
         self._world.call_later(dice.uniform(50, 250), self._consume)
 
-    def _fetch(self, node: SimulatedNode, part: BrokerPart, key: Key) -> None:
+    def _fetch(self, node: SimulatedNode, part: SimulatedBrokerPart, key: Key) -> None:
         """From leader or follower (KIP-392)."""
         place = (node.node_id, key)
         fetch_partition = FetchPartition(key[1], -1, self._positions.get(place, 0), -1, -1, 4_000)

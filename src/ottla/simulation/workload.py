@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Uuid, new_uuid
@@ -105,7 +105,7 @@ class Workload:
         if node.runtime is None:
             return
         node.touched = True
-        answer: Answered = node.runtime.submit(request, RequestContext(version=version))  # type: ignore[assignment]  # as made by SimulatedNode
+        answer: Answered = node.runtime.submit(request, ControllerRequestContext(version=version))  # type: ignore[assignment]  # as made by SimulatedNode
 
         def answered(response: Answered) -> None:
             if response.exception is None:

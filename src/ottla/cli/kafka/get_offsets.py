@@ -33,7 +33,7 @@ _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 Filter = Callable[[str, int], bool]
 
 
-class Terse(Exception):
+class GetOffsetsError(Exception):
     """A complaint that needs no more words."""
 
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         _run(options)
     except Exit as end:
         return end.code
-    except (*REFUSED, Terse) as reason:
+    except (*REFUSED, GetOffsetsError) as reason:
         kind = f"{java_name(reason)}: " if isinstance(reason, CallTimeout) else ""
         print(f"Error occurred: {kind}{reason}", file=sys.stderr)
         return 1
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(options: Options) -> None:
     if options.has("topic-partitions") and (options.has("topic") or options.has("partitions")):
-        raise Terse("--topic-partitions cannot be used with --topic or --partitions")
+        raise GetOffsetsError("--topic-partitions cannot be used with --topic or --partitions")
     when = _time(options.value("time") or "latest")
     chosen = _filter(options)
     with cluster_of(options) as cluster:
@@ -65,7 +65,7 @@ def _run(options: Options) -> None:
             if chosen(topic.name or "", row.partition_index)
         ]
         if not partitions:
-            raise Terse("Could not match any topic-partitions with the specified filters")
+            raise GetOffsetsError("Could not match any topic-partitions with the specified filters")
         _print(cluster, partitions, when)
 
 
@@ -80,7 +80,7 @@ def _print(cluster: Cluster, partitions: list[tuple[str, int]], when: int) -> No
                     file=sys.stderr,
                 )
                 continue
-            raise Terse(f"Error while getting end offsets for topic-partition {topic}:{partition}")
+            raise GetOffsetsError(f"Error while getting end offsets for topic-partition {topic}:{partition}")
         if answer.offset >= 0:
             print(f"{topic}:{partition}:{answer.offset}")
 
@@ -90,7 +90,9 @@ def _time(text: str) -> int:
         return _TIMES[text]
     if not is_integer(text, 64):
         listed = " / ".join(f"{number} or {name}" for name, number in _TIMES.items())
-        raise Terse(f"Malformed time argument {text}. Please use {listed}, or a specified long format timestamp")
+        raise GetOffsetsError(
+            f"Malformed time argument {text}. Please use {listed}, or a specified long format timestamp"
+        )
     return int(text)
 
 
@@ -104,7 +106,9 @@ def _filter(options: Options) -> Filter:
     if (listed := options.value("partitions")) is not None:
         words = [word.strip() for word in listed.split(",") if word.strip()]
         if not all(map(is_integer, words)):
-            raise Terse(f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}")
+            raise GetOffsetsError(
+                f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}"
+            )
         partition_ids = {int(word) for word in words} or None
     return lambda topic, partition: (
         bool(pattern.fullmatch(topic)) and (partition_ids is None or partition in partition_ids)
@@ -114,12 +118,12 @@ def _filter(options: Options) -> Filter:
 def _rule(text: str) -> Filter:
     match = _RULE.fullmatch(text)
     if not match:
-        raise Terse(f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}")
+        raise GetOffsetsError(f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}")
     pattern = include_pattern(match[1] or ".*")
     exact, low, high = match[2], match[3], match[4]
     for number in filter(None, (exact, low, high)):
         if not is_integer(number):
-            raise Terse(f'For input string: "{number}"')
+            raise GetOffsetsError(f'For input string: "{number}"')
 
     def fits(topic: str, partition: int) -> bool:
         if not pattern.fullmatch(topic):

@@ -13,9 +13,9 @@ from ottla.metadata.features import METADATA_VERSION, METADATA_VERSIONS, Range
 from ottla.metadata.image import (
     BrokerRegistration,
     ControllerRegistration,
-    Endpoint,
     MetadataImage,
     PartitionRegistration,
+    RegisteredEndpoint,
     TopicImage,
 )
 from ottla.metadata.records import AccessControlEntryRecord, UserScramCredentialRecord
@@ -115,7 +115,7 @@ def _partition(row: PartitionRegistration) -> str:
     return f"PartitionRegistration({fields})"
 
 
-def _endpoints(listeners: Mapping[str, Endpoint]) -> str:
+def _endpoints(listeners: Mapping[str, RegisteredEndpoint]) -> str:
     return _list(
         f"Endpoint(listenerName='{endpoint.name}', securityProtocol={_PROTOCOLS.get(endpoint.security_protocol)}, "
         f"host='{endpoint.host}', port={endpoint.port})"

@@ -25,7 +25,7 @@ from ottla.protocol.generated.describe_producers_response import ProducerState
 _NAME = "kafka-transactions.sh"
 
 
-class Terse(Exception):
+class TransactionsError(Exception):
     """Printed as it is."""
 
 
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             _COMMANDS[parsed.command](cluster, parsed)
     except Exit as end:
         return end.code
-    except (*REFUSED, Terse) as reason:
+    except (*REFUSED, TransactionsError) as reason:
         print(reason, file=sys.stderr)
         return 1
     return 0
@@ -46,7 +46,7 @@ def _properties(path: str | None) -> dict[str, str]:
     try:
         return command_properties_of(path)
     except UnreadableFile as reason:
-        raise Terse(
+        raise TransactionsError(
             f"Failed to load admin client properties: {reason}. Enable debug logging for additional detail."
         ) from None
 
@@ -97,7 +97,7 @@ def _describe(cluster: Cluster, parsed: Namespace) -> None:
         words = str(reason)
         if reason.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             words = f"DescribeTransactions request for transactionalId `{parsed.transactional_id}` failed because the ID could not be found"
-        raise Terse(
+        raise TransactionsError(
             f"Failed to describe transaction state of transactional-id `{parsed.transactional_id}`: {words}. "
             "Enable debug logging for additional detail."
         ) from None
@@ -121,7 +121,7 @@ def _producers(cluster: Cluster, parsed: Namespace) -> None:
         rows = describe_producers(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     except KafkaError as reason:
         where = f"broker {parsed.broker_id}" if parsed.broker_id is not None else "leader"
-        raise Terse(
+        raise TransactionsError(
             f"Failed to describe producers for partition {parsed.topic}-{parsed.partition} on {where}: {reason}. "
             "Enable debug logging for additional detail."
         ) from None
@@ -141,7 +141,7 @@ def _producers(cluster: Cluster, parsed: Namespace) -> None:
 def _abort(cluster: Cluster, parsed: Namespace) -> None:
     old = (parsed.producer_id, parsed.producer_epoch, parsed.coordinator_epoch)
     if parsed.start_offset is None and None in old:
-        raise Terse(
+        raise TransactionsError(
             "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) "
             "or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
         )
@@ -149,7 +149,7 @@ def _abort(cluster: Cluster, parsed: Namespace) -> None:
         rows = describe_producers(cluster, parsed.topic, parsed.partition)
         open_transaction = next((row for row in rows if row.current_txn_start_offset == parsed.start_offset), None)
         if open_transaction is None:
-            raise Terse(
+            raise TransactionsError(
                 f"Could not find any open transactions starting at offset {parsed.start_offset} "
                 f"on partition {parsed.topic}-{parsed.partition}"
             )
@@ -167,16 +167,18 @@ def _terminate(cluster: Cluster, parsed: Namespace) -> None:
     try:
         terminate_transaction(cluster, parsed.transactional_id)
     except KafkaError as reason:
-        raise Terse(f"Failed to force terminate transactionalId `{parsed.transactional_id}`: {reason}") from None
+        raise TransactionsError(
+            f"Failed to force terminate transactionalId `{parsed.transactional_id}`: {reason}"
+        ) from None
 
 
 def _find_hanging(cluster: Cluster, parsed: Namespace) -> None:
     if parsed.topic is None and parsed.broker_id is None:
-        raise Terse(
+        raise TransactionsError(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
         )
     if parsed.topic is None and parsed.partition is not None:
-        raise Terse("The --partition argument requires --topic to be provided")
+        raise TransactionsError("The --partition argument requires --topic to be provided")
     limit = parsed.max_transaction_timeout * 60_000
     now = int(time.time() * 1000)
     open_rows: list[tuple[str, int, ProducerState]] = []

@@ -35,7 +35,7 @@ def _from(*names: str | tuple[str, int]) -> tuple[Synonym, ...]:
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
 # fmt: off
-class TopicSettings(Settings):
+class TopicConfigSettings(Settings):
     __slots__ = ()
 
     cleanup_policy: frozenset[str] = setting(
@@ -200,10 +200,10 @@ class TopicSettings(Settings):
 # fmt: on
 
 
-class TopicConfig(TopicSettings):
+class TopicConfig(TopicConfigSettings):
     """The effective settings of one topic. `TopicConfig()` has Kafka's defaults."""
 
-    __slots__ = slots_of(TopicSettings)
+    __slots__ = slots_of(TopicConfigSettings)
 
     @property
     def compact(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from .checks import Refusal
+from .checks import ValueRefusal
 from .settings import Kind, Setting
 
 _WHITE: Final = "".join(map(chr, range(0x21)))
@@ -27,7 +27,7 @@ _PLAIN_HIGH: Final = 1e7
 class BadValue(ValueError):
     """A value that Kafka would refuse; the text is Kafka's own."""
 
-    def __init__(self, name: str, shown: str, refusal: Refusal) -> None:
+    def __init__(self, name: str, shown: str, refusal: ValueRefusal) -> None:
         self.name = name
         self.why = refusal.why
         whole = f"Invalid value {shown} for configuration {name}: {refusal.why}"
@@ -54,11 +54,11 @@ def parse_kind(name: str, kind: Kind, text: str) -> Any:
         number = int(trimmed) if _INTEGER.fullmatch(trimmed) else None
         half = 1 << (_BITS[kind] - 1)
         if number is None or not -half <= number < half:
-            raise BadValue(name, text, Refusal(f"Not a number of type {kind.name}"))
+            raise BadValue(name, text, ValueRefusal(f"Not a number of type {kind.name}"))
         return number
     if kind is Kind.BOOLEAN:
         if trimmed.lower() not in ("true", "false"):
-            raise BadValue(name, text, Refusal("Expected value to be either true or false"))
+            raise BadValue(name, text, ValueRefusal("Expected value to be either true or false"))
         return trimmed.lower() == "true"
     if kind is Kind.DOUBLE:
         return _double(name, text, trimmed)
@@ -72,7 +72,7 @@ def _double(name: str, text: str, trimmed: str) -> float:
         return float(match[1] or match[2])
     if match := re.fullmatch(_HEXADECIMAL, trimmed):
         return float.fromhex(match[1])
-    raise BadValue(name, text, Refusal("Not a number of type DOUBLE"))
+    raise BadValue(name, text, ValueRefusal("Not a number of type DOUBLE"))
 
 
 def render(kind: Kind, value: Any) -> str | None:
