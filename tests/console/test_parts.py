@@ -14,18 +14,18 @@ import pytest
 
 from ottla.client.cluster import Cluster
 from ottla.console.access import AccessControl
-from ottla.console.cluster.history import POINTS, History, Lag, Ring, total_lag
+from ottla.console.cluster.history import POINTS, History, ReadLag, Ring, total_lag
 from ottla.console.cluster.librdkafka import librdkafka_settings
 from ottla.console.cluster.sampler import Sampler
-from ottla.console.cluster.snapshot import GroupRow, PartitionRow, Snapshot, TopicRow
+from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow, PartitionRow, TopicRow
 from ottla.console.errors import ConsoleError
 from ottla.console.lineage import Edge, Lineage, _who, open_lineage
 from ottla.console.messages.browse import parse_time_ms
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.export import as_csv, as_json_lines
 from ottla.console.messages.filters import Filter, parse_path
-from ottla.console.messages.record import Record, time_text
-from ottla.console.messages.span import Span, Stretch
+from ottla.console.messages.record import BrowsedRecord, time_text
+from ottla.console.messages.span import Stretch, TopicSpan
 from ottla.console.messages.write import parse_bytes, parse_headers
 from ottla.console.pages import access as access_page
 from ottla.console.pages.overview import concerns
@@ -51,9 +51,9 @@ class FakeMessage:
         return self._parts[2]
 
 
-def snapshot(at_s: float, end: int, committed: int) -> Snapshot:
+def snapshot(at_s: float, end: int, committed: int) -> ClusterSnapshot:
     row = PartitionRow(index=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), offline=(), start=0, end=end)
-    return Snapshot(
+    return ClusterSnapshot(
         taken_ms=int(at_s * 1000),
         cluster_id="c",
         controller_id=1,
@@ -71,7 +71,7 @@ def test_a_page_that_changed_something_is_not_told_what_was_before() -> None:
         committed, over = 3, asyncio.Event()
 
         class SlowGateway:
-            async def ask(self, _question: object) -> Snapshot:
+            async def ask(self, _question: object) -> ClusterSnapshot:
                 found = snapshot(0.0, 10, committed)
                 await over.wait()
                 return found
@@ -123,11 +123,11 @@ def test_a_topic_answers_when_all_its_leaders_do() -> None:
 def test_a_concern_leads_to_the_page_of_a_group_of_any_name() -> None:
     seen, name = snapshot(100, 10, 3), "a/b?c#"
     seen.groups[name] = replace(seen.groups.pop("g"), id=name, state="Empty")
-    (concern,) = concerns(seen, {name: Lag(7, 1.0)})
+    (concern,) = concerns(seen, {name: ReadLag(7, 1.0)})
     assert concern.href == "/groups/a%2Fb%3Fc%23"
 
 
-def committed_of(seen: Snapshot) -> int:
+def committed_of(seen: ClusterSnapshot) -> int:
     (group,) = seen.groups.values()
     return next(iter(group.committed.values()))
 
@@ -157,7 +157,7 @@ class TestLagInSeconds:
         assert (lag.seconds, lag.at_least) == (30, True)
 
     def test_takes_the_longest_of_several(self) -> None:
-        assert total_lag([Lag(5, 3.0), Lag(1, 9.0), Lag(0, 0.0)]) == Lag(6, 9.0)
+        assert total_lag([ReadLag(5, 3.0), ReadLag(1, 9.0), ReadLag(0, 0.0)]) == ReadLag(6, 9.0)
 
     def test_forgets_groups_that_are_gone(self) -> None:
         history = History()
@@ -272,8 +272,8 @@ def test_times_out_of_this_world_are_shown_as_they_are() -> None:
     assert time_text(2**62) == f"{2**62} ms"
 
 
-def record(value: bytes | None, key: bytes | None = None) -> Record:
-    return Record("t", 0, 1, 1000, "CreateTime", key, value, (("h", b"\xff"),))
+def record(value: bytes | None, key: bytes | None = None) -> BrowsedRecord:
+    return BrowsedRecord("t", 0, 1, 1000, "CreateTime", key, value, (("h", b"\xff"),))
 
 
 def test_csv_never_becomes_a_formula_and_bytes_survive() -> None:
@@ -290,7 +290,7 @@ def test_json_lines_hold_every_field() -> None:
 
 
 def test_the_last_offsets_are_shared_out() -> None:
-    all_of_it = Span("t", {0: Stretch(0, 100), 1: Stretch(5, 5), 2: Stretch(90, 100)}, {})
+    all_of_it = TopicSpan("t", {0: Stretch(0, 100), 1: Stretch(5, 5), 2: Stretch(90, 100)}, {})
     assert all_of_it.last(10).stretches == {0: Stretch(95, 100), 1: Stretch(5, 5), 2: Stretch(95, 100)}
     assert all_of_it.length == 110
 

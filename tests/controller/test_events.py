@@ -11,7 +11,7 @@ import pytest
 from tests.controller.node import Answered, Node
 
 from ottla.controller.events import OnDone, Work
-from ottla.controller.state import RequestContext
+from ottla.controller.state import ControllerRequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -63,7 +63,7 @@ def creation(name: str, partitions: int = 1) -> CreateTopicsRequest:
 
 
 def submit(node: Node, request: Message) -> Answered:
-    answer: Any = node.runtime.submit(request, RequestContext(version=type(request).MAX_VERSION))
+    answer: Any = node.runtime.submit(request, ControllerRequestContext(version=type(request).MAX_VERSION))
     return answer
 
 
@@ -127,7 +127,7 @@ def test_a_request_whose_peer_has_left_is_dropped(node: Node, steps: Steps) -> N
 def test_a_failure_ends_one_event(node: Node, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     decide: Callable[..., Any] = node.runtime.controller.decide
 
-    def fails(request: Any, context: RequestContext) -> Any:
+    def fails(request: Any, context: ControllerRequestContext) -> Any:
         return 1 // 0 if request.topics[0].name == "bad" else decide(request, context)
 
     monkeypatch.setattr(node.runtime.controller, "decide", fails)

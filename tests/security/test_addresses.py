@@ -1,4 +1,4 @@
-"""Limits and rules hold for an address in every spelling; failed logins count a whole IPv6 network."""
+"""ListenerLimits and rules hold for an address in every spelling; failed logins count a whole IPv6 network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.failed_logins import MAX_UNDER_WAY, FailedLogins
 from ottla.model.acls import Operation, PatternType, Permission, ResourceType
 from ottla.runtime.buffers import BufferPool
-from ottla.runtime.listener import Limits, Listener, bind
+from ottla.runtime.listener import Listener, ListenerLimits, bind
 from ottla.security.acls import Acl, Authorizer
 from ottla.security.hosts import network_of, plain_address
 from ottla.security.quotas import CONNECTION, QuotaTable
@@ -66,8 +66,8 @@ def test_a_quota_of_localhost_is_one_of_its_address() -> None:
     assert QuotaTable({(("ip", "localhost"),): {CONNECTION: 2.0}}).of_address("127.0.0.1") == 2.0
 
 
-def limits(per_ip: int, overrides: dict[str, int] | None = None) -> Limits:
-    return Limits(
+def limits(per_ip: int, overrides: dict[str, int] | None = None) -> ListenerLimits:
+    return ListenerLimits(
         max_connections=100,
         max_connections_per_ip=per_ip,
         idle_ms=600_000,

@@ -23,7 +23,7 @@ from ottla.protocol.generated.envelope_request import EnvelopeRequest
 from ottla.protocol.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
 from ottla.protocol.generated.renew_delegation_token_request import RenewDelegationTokenRequest
 from ottla.protocol.generated.vote_request import VoteRequest
-from ottla.security.acls import AclRow as StoredAcl
+from ottla.security.acls import Acl as StoredAcl
 from ottla.security.acls import Authorizer
 from ottla.testing import Broker
 from tests.console.secured_cluster import ALLOW, CREATE_TOKENS, DENY, LITERAL, USER

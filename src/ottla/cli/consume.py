@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.combinations import given, named, refuse_together
+from ottla.cli.combinations import is_set, named, refuse_together
 from ottla.cli.connecting import connected
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def consume(
     from ottla.console.messages.decode import Decoder
     from ottla.console.registry_client import ConsoleRegistry
 
-    refuse_together("-f", form, "-o", target.output if given("output") else None)
+    refuse_together("-f", form, "-o", target.output if is_set("output") else None)
     refuse_together("-p", partition, "-g", group, "the group assigns the partitions")
     if group is not None and sys.stdout is None:  # Python's value for a closed standard output: print writes nothing
         raise click.ClickException("standard output is closed: no record could be printed, so none is committed")

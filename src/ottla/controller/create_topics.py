@@ -11,7 +11,7 @@ from collections import Counter
 from ottla.controller.assignments import manual_partition, placed_partitions
 from ottla.controller.configs import SET, config_changes
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, refused
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import ControllerRequestContext, ControllerState
 from ottla.metadata.image import RESOURCE_TOPIC, PartitionRegistration
 from ottla.metadata.records import TopicRecord
 from ottla.metadata.snapshot import partition_record
@@ -30,7 +30,7 @@ from ottla.protocol.primitives import Message
 
 
 def create_topics(
-    state: ControllerState, request: CreateTopicsRequest, context: RequestContext
+    state: ControllerState, request: CreateTopicsRequest, context: ControllerRequestContext
 ) -> Decision[Message, CreateTopicsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -76,7 +76,7 @@ def _check_total(state: ControllerState, request: CreateTopicsRequest) -> None:
 
 
 def _create(
-    state: ControllerState, topic: CreatableTopic, context: RequestContext, shown: ShownConfigs
+    state: ControllerState, topic: CreatableTopic, context: ControllerRequestContext, shown: ShownConfigs
 ) -> tuple[CreatableTopicResult, list[Message]]:
     config_records = _config_records(state, topic, context)
     partitions = _partitions(state, topic)
@@ -108,7 +108,7 @@ def _check_case(name: str, lower_case: dict[str, str]) -> None:
         )
 
 
-def _config_records(state: ControllerState, topic: CreatableTopic, context: RequestContext) -> list[Message]:
+def _config_records(state: ControllerState, topic: CreatableTopic, context: ControllerRequestContext) -> list[Message]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -199,7 +199,7 @@ def _succeeded(
     topic: CreatableTopic,
     topic_id: Uuid,
     partitions: list[PartitionRegistration],
-    context: RequestContext,
+    context: ControllerRequestContext,
     shown: ShownConfigs,
 ) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)

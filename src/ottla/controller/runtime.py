@@ -24,7 +24,7 @@ from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
 from ottla.controller.events import ControllerEvents, Event, InSlices
 from ottla.controller.periodic import Periodic
-from ottla.controller.state import BrokerSession, ControllerState, RequestContext
+from ottla.controller.state import BrokerSession, ControllerRequestContext, ControllerState
 from ottla.env.logging import get_logger
 from ottla.env.seams import Timers
 from ottla.metadata.delta import MetadataDelta
@@ -44,7 +44,7 @@ from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import Snapshot, SnapshotId
 from ottla.raft.views import CommittedBatch
 
-__all__ = ["Answer", "Blocking", "ControllerRuntime", "Done", "run_inline"]
+__all__ = ["Blocking", "ControllerRuntime", "DecisionFuture", "Done", "run_inline"]
 
 _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
@@ -57,7 +57,7 @@ _REPLAY_UNITS = 4
 log = get_logger(__name__)
 
 
-class Answer(Protocol):
+class DecisionFuture(Protocol):
     """A future, such as `loop.create_future()` makes."""
 
     def set_result(self, result: Any, /) -> None: ...
@@ -70,7 +70,7 @@ class Answer(Protocol):
 class _Pending(NamedTuple):
     last_offset: int
     records: list[Message]
-    answer: Answer | None
+    answer: DecisionFuture | None
     response: Message | None
 
 
@@ -80,7 +80,7 @@ class ControllerRuntime:
         raft: RaftNode,
         state: ControllerState,
         *,
-        new_answer: Callable[[], Answer],
+        new_answer: Callable[[], DecisionFuture],
         blocking: Blocking = run_inline,
         on_failure: Callable[[OSError], None] = lambda _error: None,
         send: Send | None = None,
@@ -166,7 +166,7 @@ class ControllerRuntime:
 
     # --------------------------------------------------------------------------------------------------------- requests
 
-    def submit(self, request: Message, context: RequestContext) -> Answer:
+    def submit(self, request: Message, context: ControllerRequestContext) -> DecisionFuture:
         """Decide when the events before have ended; answer when the decision's records, and all records before them,
         are committed. A heartbeat that changes nothing is answered at once."""
         answer = self._new_answer()
@@ -174,7 +174,7 @@ class ControllerRuntime:
         self._events.run(self._request(request, context, answer), partial(_fail_answer, answer), urgent=urgent)
         return answer
 
-    def _request(self, request: Message, context: RequestContext, answer: Answer) -> Event:
+    def _request(self, request: Message, context: ControllerRequestContext, answer: DecisionFuture) -> Event:
         if not self._accepts(answer):
             return
         term = self._term
@@ -201,7 +201,7 @@ class ControllerRuntime:
         if self._raft.unflushed() is not None:
             self.driver.pump()  # the decision was the quorum's own record
 
-    def _accepts(self, answer: Answer) -> bool:
+    def _accepts(self, answer: DecisionFuture) -> bool:
         """Whether this node decides; otherwise the answer has its error. A peer that left while its request waited for
         other events has cancelled the answer: the request is dropped."""
         if answer.done():
@@ -214,7 +214,9 @@ class ControllerRuntime:
             return True
         return False
 
-    def _decided(self, request: Message, context: RequestContext) -> tuple[Decision[Message, Message], list[bytes]]:
+    def _decided(
+        self, request: Message, context: ControllerRequestContext
+    ) -> tuple[Decision[Message, Message], list[bytes]]:
         decision = self.controller.decide(request, context)
         return decision, self._encoded(decision.records)
 
@@ -238,7 +240,7 @@ class ControllerRuntime:
         self,
         records: list[Message],
         frames: list[bytes],
-        answer: Answer | None,
+        answer: DecisionFuture | None,
         response: Message | None,
         *,
         atomic: bool = True,
@@ -311,17 +313,17 @@ class ControllerRuntime:
         self.active = False
 
 
-def _respond(answer: Answer | None, response: Message | None) -> None:
+def _respond(answer: DecisionFuture | None, response: Message | None) -> None:
     if answer is not None and not answer.done():
         answer.set_result(response)
 
 
-def _refuse(answer: Answer | None, code: ErrorCode) -> None:
+def _refuse(answer: DecisionFuture | None, code: ErrorCode) -> None:
     if answer is not None:
         _fail_answer(answer, KafkaError(code))
 
 
-def _fail_answer(answer: Answer, error: Exception) -> None:
+def _fail_answer(answer: DecisionFuture, error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
 
