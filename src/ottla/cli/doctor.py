@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.combinations import given
+from ottla.cli.combinations import is_set
 from ottla.cli.connecting import connected
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def examine_security(target: Target, config_file: str | None, urls: tuple[str, .
         with open(config_file, encoding="utf-8", errors="replace") as file:
             values = parse_properties(file.read())
         found += [*check_settings(values, config_file), *check_files(config_file, values)]
-    elif not urls or given("bootstrap") or given("profile"):
+    elif not urls or is_set("bootstrap") or is_set("profile"):
         from ottla.client.configs import ConfigResourceType, describe_configs
 
         with target.cluster() as cluster:

@@ -17,8 +17,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from ottla.client.cluster import Cluster
 from ottla.client.configs import ConfigResourceType, describe_configs
-from ottla.console.cluster.snapshot import Snapshot
-from ottla.console.drawing import Drawing, Node, draw
+from ottla.console.cluster.snapshot import ClusterSnapshot
+from ottla.console.drawing import Drawing, DrawingNode, draw
 from ottla.console.upstream import node_headers
 from ottla.env.http_request import open_request
 from ottla.model.peer_text import cut
@@ -69,7 +69,7 @@ class Lineage:
         self.edges.add(Edge("topic:" + topic, "client:" + who))
 
 
-def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
+def find_listeners(cluster: Cluster, snapshot: ClusterSnapshot) -> dict[int, str]:
     """Broker -> its HTTP address, of those that have one and answer."""
     addresses = {}
     for broker in (row for row in snapshot.brokers if row.answers):
@@ -83,7 +83,7 @@ def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
 
 
 def gather(
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     listeners: dict[int, str],
     pipelines: Iterable[Mapping[str, Any]] = (),
     login: str | None = None,
@@ -160,9 +160,9 @@ def _datasets(namespace: str, names: Iterable[str]) -> list[dict[str, str]]:
 def lineage_drawing(lineage: Lineage) -> Drawing:
     """Three columns: who writes, topics, who reads. A client that does both stands in both."""
     columns = (
-        [Node("client:" + who, who, "client") for who in sorted(lineage.producers)],
-        [Node("topic:" + topic, topic, "topic", topic) for topic in sorted(lineage.topics)],
-        [Node("client:" + who, who, "client") for who in sorted(lineage.consumers)],
+        [DrawingNode("client:" + who, who, "client") for who in sorted(lineage.producers)],
+        [DrawingNode("topic:" + topic, topic, "topic", topic) for topic in sorted(lineage.topics)],
+        [DrawingNode("client:" + who, who, "client") for who in sorted(lineage.consumers)],
     )
     lines = [
         (0, edge.source, 1, edge.target) if edge.target.startswith("topic:") else (1, edge.source, 2, edge.target)

@@ -7,14 +7,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
-from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.site import site_of
 from ottla.console.web import back, form, page_response, text
 
 
-def _first_answering(snapshot: Snapshot) -> str:
+def _first_answering(snapshot: ClusterSnapshot) -> str:
     if not snapshot.answering:
         raise ConsoleError("No broker answers.", status=503)
     return str(snapshot.answering[0])
