@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ottla.broker.acl_request_checks import acl_request_check
 from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import Handle, RequestContext
 from ottla.broker.deferred import Answer, Resolution
 from ottla.broker.failed_logins import FailedLogins
 from ottla.broker.slices import Job, Slices
-from ottla.broker.unusable import unusable_request
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.pace import Bounded, TooMuchWorkError, at_pace
@@ -66,7 +66,7 @@ class Route:
         self.handle: Handle[Any, Any] = module.handle
         self.is_large: Callable[[RequestContext[Any], Any], bool] | None = getattr(module, "is_large", None)
         """Whether a request of few elements is about many: those of a session."""
-        self.check = unusable_request(served.api_key)
+        self.check = acl_request_check(served.api_key)
 
     def frame(self, response: Message, version: int, correlation_id: int) -> Pieces:
         """The response as byte pieces (and file regions), length prefix first."""

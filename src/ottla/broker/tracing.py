@@ -22,7 +22,7 @@ _MAX_OPEN = 4_096
 """Requests whose topics are remembered until they are answered; a closed connection leaves some behind."""
 
 
-class Span(NamedTuple):
+class RequestSpan(NamedTuple):
     api_key: int
     version: int
     client_id: str
@@ -51,7 +51,7 @@ class TracingMetrics(BrokerMetrics):
         self._ratio = ratio
         self._due = 0.0
         self._open: dict[RequestContext[NodePlane], _Touched] = {}
-        self._finished: deque[Span] = deque()
+        self._finished: deque[RequestSpan] = deque()
         self.spans_dropped = 0
 
     def answered(self, context: RequestContext[NodePlane]) -> None:
@@ -67,7 +67,7 @@ class TracingMetrics(BrokerMetrics):
             return
         taken_ms = self._clock.monotonic_ms() - context.started_ms
         self._finished.append(
-            Span(
+            RequestSpan(
                 context.api_key,
                 context.version,
                 context.client_id or "",
@@ -90,7 +90,7 @@ class TracingMetrics(BrokerMetrics):
         if size:
             self._touch(context, topic, 0, size)
 
-    def take(self, most: int) -> list[Span]:
+    def take(self, most: int) -> list[RequestSpan]:
         """The oldest finished spans, gone from here."""
         return [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
 

@@ -15,7 +15,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.handlers.produce import find_partition
 from ottla.broker.transaction_verification import Verifier, produce_operation
-from ottla.broker.unverified import UnverifiedError, Verdict, unverified
+from ottla.broker.verification_results import VerificationError, VerificationResult, verification_error
 from ottla.log.producer_state import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _producer_of = Struct(">qhi").unpack_from
 
-AppendWith = Callable[[Mapping[TopicPartition, Verdict]], ProduceResponse | Deferred[ProduceResponse] | None]
+AppendWith = Callable[[Mapping[TopicPartition, VerificationResult]], ProduceResponse | Deferred[ProduceResponse] | None]
 
 
 def verified(
@@ -51,7 +51,7 @@ class _Verification:
         self._request = request
         self._append = append
         self._operation = produce_operation(context.version)
-        self._verdicts: dict[TopicPartition, Verdict] = {}
+        self._verdicts: dict[TopicPartition, VerificationResult] = {}
         self._answered = False
         self._result: ProduceResponse | Deferred[ProduceResponse] | None = None
         self._deferred: Deferred[ProduceResponse] | None = None
@@ -94,27 +94,27 @@ class _Verification:
                 supports_epoch_bump=self._operation.adds,
             )
         except KafkaError as error:
-            self._verdicts[partition.topic_partition] = UnverifiedError(error.code)
+            self._verdicts[partition.topic_partition] = VerificationError(error.code)
             return
         if guard is not None:
             self._verdicts[partition.topic_partition] = guard
 
-    def _refuse_all(self, code: ErrorCode) -> dict[TopicPartition, Verdict]:
-        refused: dict[TopicPartition, Verdict] = {}
+    def _refuse_all(self, code: ErrorCode) -> dict[TopicPartition, VerificationResult]:
+        refused: dict[TopicPartition, VerificationResult] = {}
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 try:
                     partition = find_partition(self._context, topic, data.index)
                 except KafkaError:
                     continue
-                refused[partition.topic_partition] = UnverifiedError(code)
+                refused[partition.topic_partition] = VerificationError(code)
         return refused
 
     def _on_verified(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         for tp, code in codes.items():
             if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
                 self._drop_guard(tp)
-            self._verdicts[tp] = unverified(code, adds=self._operation.adds)
+            self._verdicts[tp] = verification_error(code, adds=self._operation.adds)
         self._answered = True
         if self._deferred is None:
             self._result = self._append(self._verdicts)

@@ -21,7 +21,7 @@ from ottla.protocol.generated.index import APIS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ottla.broker.tracing import Span, TracingMetrics
+    from ottla.broker.tracing import RequestSpan, TracingMetrics
     from ottla.env.seams import RandomSource
 
 log = get_logger(__name__)
@@ -82,7 +82,7 @@ class TraceSender:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
             answer.read(4096)
 
-    def _request(self, spans: Iterable[Span]) -> dict[str, Any]:
+    def _request(self, spans: Iterable[RequestSpan]) -> dict[str, Any]:
         from ottla import __version__
 
         resource = {
@@ -92,7 +92,7 @@ class TraceSender:
         scope = {"scope": {"name": "ottla.broker"}, "spans": [self._span(span) for span in spans]}
         return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
 
-    def _span(self, span: Span) -> dict[str, Any]:
+    def _span(self, span: RequestSpan) -> dict[str, Any]:
         facts: dict[str, str | int] = {
             "messaging.system": "kafka",
             "messaging.client.id": span.client_id,

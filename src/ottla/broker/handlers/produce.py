@@ -14,8 +14,8 @@ from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Answer, Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
-from ottla.broker.unverified import UnverifiedError, Verdict
-from ottla.broker.whole_produce import has_several_partitions, whole_refusal
+from ottla.broker.produce_refusals import has_several_partitions, request_refusal
+from ottla.broker.verification_results import VerificationError, VerificationResult
 from ottla.log.validation import RefusedRequestError, check_request, response_message
 from ottla.log.validation_records import LargeWalkError, RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ def _handle(
 def _append(
     context: RequestContext[ProducePlane],
     request: ProduceRequest,
-    verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({}),
+    verdicts: Mapping[TopicPartition, VerificationResult] = MappingProxyType({}),
     misfits: Mapping[int, Misfits] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
     append = Append(context, request, verdicts, misfits)
@@ -135,7 +135,7 @@ class Append:
         self,
         context: RequestContext[ProducePlane],
         request: ProduceRequest,
-        verdicts: Mapping[TopicPartition, Verdict],
+        verdicts: Mapping[TopicPartition, VerificationResult],
         misfits: Mapping[int, Misfits],
     ) -> None:
         self._misfits = misfits
@@ -155,7 +155,7 @@ class Append:
     def topics(self) -> list[TopicProduceResponse]:
         answers = []
         several = has_several_partitions(self._request)
-        refusal = whole_refusal(self._request) if several else None
+        refusal = request_refusal(self._request) if several else None
         for topic in paced(self._request.topic_data):
             partitions = []
             for data in paced(topic.partition_data, 50):
@@ -166,7 +166,7 @@ class Append:
                 except LargeWalkError:
                     partitions.append(self._later(topic, data))
                 except KafkaError as error:
-                    cause = error if several else whole_refusal(self._request) or error
+                    cause = error if several else request_refusal(self._request) or error
                     partitions.append(self._failed(topic, data.index, cause))
                     self._count_failure(topic)
             answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
@@ -215,7 +215,7 @@ class Append:
             check_request(records, self._version)
             raise RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
-        if isinstance(guard, UnverifiedError):
+        if isinstance(guard, VerificationError):
             raise guard
         misfits = self._misfits.get(id(data)) if self._misfits else None
         if misfits is not None:
@@ -257,7 +257,7 @@ class Append:
         if self.first_error is None:
             self.first_error = error.code
         response = PartitionProduceResponse(index, int(error.code), -1, -1, self._log_start_offset(topic, index, error))
-        response.error_message = error.shown if isinstance(error, UnverifiedError) else response_message(error)
+        response.error_message = error.shown if isinstance(error, VerificationError) else response_message(error)
         if isinstance(error, RecordValidationError):
             response.record_errors = [BatchIndexAndErrorMessage(i, text) for i, text in error.record_errors]
         if error.code in _LEADER_ERRORS and self._version >= FIRST_LEADER_HINT_VERSION:
@@ -267,7 +267,7 @@ class Append:
         return response
 
     def _log_start_offset(self, topic: TopicProduceData, index: int, error: KafkaError) -> Offset:
-        if error.code in _NO_LOG_START or isinstance(error, RefusedRequestError | UnverifiedError):
+        if error.code in _NO_LOG_START or isinstance(error, RefusedRequestError | VerificationError):
             return -1
         try:
             return find_partition(self._context, topic, index).log.log_start_offset

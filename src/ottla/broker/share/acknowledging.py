@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 Place = tuple[Uuid, int]
 
 
-class Refusal(NamedTuple):
+class AcknowledgementRefusal(NamedTuple):
     code: ErrorCode
     message: str | None = None
 
 
-Outcome = dict[Place, Refusal | None]
+Outcome = dict[Place, AcknowledgementRefusal | None]
 _RENEW_FROM = 2
 
 
@@ -56,7 +56,7 @@ def acknowledge(
         try:
             rows = _checked_at(context, place, batches, is_renew=is_renew)
         except KafkaError as error:
-            outcome[place] = Refusal(error.code)
+            outcome[place] = AcknowledgementRefusal(error.code)
             continue
         if rows:
             interested[place] = rows
@@ -70,7 +70,7 @@ def acknowledge(
 
     def answered(place: Place, error: KafkaError | None) -> None:
         nonlocal left
-        outcome[place] = None if error is None else Refusal(error.code, error.message)
+        outcome[place] = None if error is None else AcknowledgementRefusal(error.code, error.message)
         left -= 1
         if left == 0:
             done(outcome)

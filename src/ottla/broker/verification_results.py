@@ -19,7 +19,7 @@ _UNANSWERED = frozenset(
 )
 
 
-class UnverifiedError(KafkaError):
+class VerificationError(KafkaError):
     """`shown` is the message of the Produce response beside the code; Kafka sends a message in some cases only."""
 
     def __init__(self, code: ErrorCode, shown: str | None = None) -> None:
@@ -27,18 +27,18 @@ class UnverifiedError(KafkaError):
         self.shown = shown
 
 
-Verdict: TypeAlias = "Verification | UnverifiedError"
+VerificationResult: TypeAlias = "Verification | VerificationError"
 
 
-def unverified(code: ErrorCode, *, adds: bool) -> UnverifiedError:
+def verification_error(code: ErrorCode, *, adds: bool) -> VerificationError:
     """The coordinator's code as an error for producers: an error to retry becomes NOT_ENOUGH_REPLICAS, which every
     producer retries.
     """
     if code is ErrorCode.INVALID_TXN_STATE:
-        return UnverifiedError(code, "Partition was not added to the transaction")
+        return VerificationError(code, "Partition was not added to the transaction")
     if code in _UNANSWERED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
-        return UnverifiedError(
+        return VerificationError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
         )
-    return UnverifiedError(code)
+    return VerificationError(code)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 UNKNOWN = 0
 
 
-def unusable_request(api_key: int) -> Callable[[Any], bool] | None:
+def acl_request_check(api_key: int) -> Callable[[Any], bool] | None:
     """Whether a request of this API is one, for those APIs that can have one."""
     return _CHECKS.get(api_key)
 

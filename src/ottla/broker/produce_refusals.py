@@ -17,7 +17,7 @@ def has_several_partitions(request: ProduceRequest) -> bool:
     return len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
 
 
-def whole_refusal(request: ProduceRequest) -> KafkaError | None:
+def request_refusal(request: ProduceRequest) -> KafkaError | None:
     try:
         for topic in paced(request.topic_data):
             for data in paced(topic.partition_data):
