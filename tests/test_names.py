@@ -14,15 +14,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "ottla"
 VAGUE = {"found", "wanted", "each", "one", "given", "known", "asked", "rest", "told"}
 NOT_CLEAN = {
     "cli",
-    "client",
-    "connect",
     "console",
-    "demo",
     "log",
-    "payloads",
-    "pipelines",
     "server",
-    "tables",
 }
 """Packages that still bind vague names."""
 SHARED = {
@@ -31,31 +25,20 @@ SHARED = {
     "Answer",
     "BrokerPart",
     "ConfigRow",
-    "Connection",
+    "ConfigSource",
     "ControllerChannel",
     "Endpoint",
-    "FramingError",
     "Lag",
-    "Leader",
     "Limits",
     "Logs",
-    "Message",
     "Node",
     "Pace",
     "Quota",
     "Record",
     "RequestContext",
-    "ResourceType",
-    "Segment",
-    "Shape",
-    "ShareSession",
-    "Sink",
     "Snapshot",
-    "Source",
     "Terse",
-    "TopicSettings",
     "Work",
-    "Written",
 }
 """Names that public classes still share."""
 
