@@ -21,23 +21,10 @@ NOT_CLEAN = {
 """Packages that still bind vague names."""
 SHARED = {
     "Broker",  # the node's parts, and what a test starts: `ottla.testing.Broker` is a public name
-    "Acl",
-    "Answer",
-    "BrokerPart",
     "ConfigRow",
     "ConfigSource",
-    "ControllerChannel",
-    "Endpoint",
-    "Lag",
-    "Limits",
     "Logs",
-    "Node",
     "Pace",
-    "Quota",
-    "Record",
-    "RequestContext",
-    "Snapshot",
-    "Terse",
     "Work",
 }
 """Names that public classes still share."""
