@@ -308,16 +308,16 @@ def test_others_are_answered_while_a_schema_is_being_checked(url: str, subject: 
 
 
 def test_no_schema_is_read_on_the_loop(own_registry: RegistryThread, subject: str, monkeypatch: Any) -> None:
-    from ottla.registry import schema_work
+    from ottla.registry import schema_jobs
 
     threads: set[str] = set()
-    parse = schema_work.parse_schema
+    parse = schema_jobs.parse_schema
 
     def noted(*arguments: Any) -> Any:
         threads.add(threading.current_thread().name)
         return parse(*arguments)
 
-    monkeypatch.setattr(schema_work, "parse_schema", noted)
+    monkeypatch.setattr(schema_jobs, "parse_schema", noted)
     url = own_registry.url
     body = {"schema": '{"type":"fixed","name":"F","size":3}'}
     assert call(url, "POST", f"/subjects/{subject}/versions?normalize=true", body)[0] == 200

@@ -13,12 +13,13 @@ import pytest
 from ottla.registry import catalogue, schema_work
 from ottla.registry.catalogue import Catalogue
 from ottla.registry.errors import RegistryError
-from ottla.registry.http import bodies
-from ottla.registry.http.answers import MAX_BRACKETS
+from ottla.registry.http import bodies, schemas
+from ottla.registry.http.answers import MAX_BRACKETS, RestResponse
 from ottla.registry.http.bodies import Bodies
 from ottla.registry.queries import Queries
 from ottla.registry.records import SchemaReference, SchemaValue, schema_record
-from ottla.registry.schema_work import SchemaJob, SchemaSource, SchemaThread, SchemaWork, Unprepared
+from ottla.registry.schema_jobs import SchemaJob, SchemaSource
+from ottla.registry.schema_work import SchemaThread, SchemaWork, Unprepared
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
@@ -187,3 +188,26 @@ def test_requests_that_look_for_the_writer_share_one_search(monkeypatch: pytest.
 
     asyncio.run(run())
     assert len(asked) == 2
+
+
+def test_schemas_are_listed_in_slices_and_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '"' + "x" * 1000 + '"'
+    values = [SchemaValue(subject=f"s{n}", version=1, id=n + 1, deleted=False, schema=text) for n in range(50)]
+    turns = 0
+
+    async def list_all() -> tuple[RestResponse, int]:
+        nonlocal turns
+        done = asyncio.ensure_future(schemas._listed(values))
+        while not done.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return done.result(), turns
+
+    monkeypatch.setattr(schemas, "_SLICE_BYTES", 10_000)
+    found, turns = asyncio.run(list_all())
+    assert [each["subject"] for each in json.loads(found.body)] == [value.subject for value in values]
+    assert turns >= 5
+    monkeypatch.setattr(schemas, "_MAX_LISTED_BYTES", 20_000)
+    with pytest.raises(RegistryError, match="use limit and offset"):
+        asyncio.run(schemas._listed(values))
+    assert json.loads(asyncio.run(schemas._listed([])).body) == []

@@ -6,7 +6,7 @@ import msgspec
 
 from ottla.registry.errors import invalid_schema
 from ottla.registry.records import MAX_INT, SchemaReference, SchemaValue
-from ottla.registry.schema_work import SchemaSource
+from ottla.registry.schema_jobs import SchemaSource
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem
 from ottla.registry.state import RegistryState

@@ -44,7 +44,8 @@ from ottla.registry.records import (
     schema_record,
     schema_tombstone,
 )
-from ottla.registry.schema_work import SchemaSource, SchemaWork
+from ottla.registry.schema_jobs import SchemaSource
+from ottla.registry.schema_work import SchemaWork
 from ottla.registry.state import GLOBAL, digest
 from ottla.registry.subjects import context_of
 

@@ -17,7 +17,8 @@ from ottla.registry.errors import (
     version_not_found,
 )
 from ottla.registry.records import AVRO, MAX_INT, JsonObject, SchemaReference, SchemaValue
-from ottla.registry.schema_work import SchemaSource, SchemaWork
+from ottla.registry.schema_jobs import SchemaSource
+from ottla.registry.schema_work import SchemaWork
 from ottla.registry.state import GLOBAL, RegistryState, digest, guid_of
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, local_name, qualified
 

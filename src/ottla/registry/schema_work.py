@@ -1,54 +1,34 @@
 """Schemas are parsed, printed and compared in a thread of their own, never on the loop that answers.
 
-A job has texts as input and a text or findings as result; it uses no state of the registry. A request asks its
-`SchemaWork`. If a result is missing, `SchemaWork` raises `Unprepared`, the thread runs the job, and the request asks
-again. Each job ends within the steps of its budget. Jobs of several requests take turns, so that a large comparison does
-not block the others.
+A request asks its `SchemaWork`. If a result is missing, `SchemaWork` raises `Unprepared`, the thread runs the job (`schema_jobs.py`),
+and the request asks again. Each job ends within the steps of its budget. Jobs of several requests take turns, so that a
+large comparison does not block the others. The thread hands large jobs to a process (`schema_process.py`), because a
+library that holds Python's lock stops the loop from a thread too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from ottla.registry.compatibility import CompatibilityFinding, against
+from ottla.registry.compatibility import CompatibilityFinding
 from ottla.registry.errors import RegistryError, invalid_schema
 from ottla.registry.records import SchemaValue
+from ottla.registry.schema_jobs import NEW, SchemaJob, SchemaJobs, SchemaSource
+from ottla.registry.schema_process import SchemaProcess
 from ottla.registry.schemas.budget import MAX_REQUEST_STEPS, Budget
-from ottla.registry.schemas.parse import parse_schema
-from ottla.registry.schemas.parsed import Dependency, ParsedSchema, SchemaProblem
+from ottla.registry.schemas.parsed import SchemaProblem
 
-MAX_PARSED = 1000
-MAX_PARSED_STEPS = 5_000_000
-"""Of all schemas that are kept parsed: their memory goes with it."""
 MAX_WAITING = 500
 """Requests that wait for the thread; the registry refuses further requests with status 429."""
 MAX_WAITING_OF_A_CLIENT = 200
 _AT_ONCE = 10
 """Versions that are looked up and compared before the request asks again."""
-_NEW = "new"
-"""The form of the job that checks what only a new schema must keep."""
+SMALL_CHARACTERS = 16_384
+"""Jobs with more text go to a process: the longest call of a library grows with the text, to 20 ms for this length."""
 _Answer = TypeVar("_Answer")
-
-
-class SchemaSource(NamedTuple):
-    """A schema as text, with the text of all that it refers to."""
-
-    schema_type: str
-    text: str
-    dependencies: tuple[Dependency, ...] = ()
-
-
-class SchemaJob(NamedTuple):
-    """`form` of the schema as text, or, with `other`, the findings against that version at the level `form`."""
-
-    form: str
-    source: SchemaSource
-    version: int = 0
-    other: SchemaSource | None = None
 
 
 class Unprepared(Exception):
@@ -69,8 +49,8 @@ class _Client:
 class SchemaThread:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="schemas")
-        self._parsed: OrderedDict[SchemaSource, tuple[ParsedSchema, int]] = OrderedDict()
-        self._kept_steps = 0
+        self._jobs = SchemaJobs()
+        self._process = SchemaProcess()
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._clients: dict[str, _Client] = {}
@@ -101,38 +81,14 @@ class SchemaThread:
 
     def stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._process.close()
 
     # In the thread
 
     def _run(self, job: SchemaJob, budget: Budget) -> str | list[CompatibilityFinding]:
-        schema = self._parse(job.source, budget)
-        if job.other is not None:
-            try:
-                other = self._parse(job.other, budget)
-            except SchemaProblem as problem:
-                raise SchemaProblem(f"version {job.version} cannot be compared: {problem}") from problem
-            return against(job.form, schema, job.version, other, budget.part())
-        if job.form == _NEW:
-            schema.check_new()
-            return ""
-        if job.form == "canonical":
-            return schema.canonical
-        return schema.normalized() if job.form == "normalized" else schema.serialized()
-
-    def _parse(self, source: SchemaSource, budget: Budget) -> ParsedSchema:
-        """A schema that is kept costs what it cost before: the verdict does not depend on what others have asked."""
-        kept_schema = self._parsed.get(source)
-        if kept_schema is not None:
-            self._parsed.move_to_end(source)
-            budget.spend(kept_schema[1])
-            return kept_schema[0]
-        part = budget.part()
-        schema = parse_schema(*source, part)
-        self._parsed[source] = (schema, part.spent)
-        self._kept_steps += part.spent
-        while len(self._parsed) > MAX_PARSED or (self._kept_steps > MAX_PARSED_STEPS and len(self._parsed) > 1):
-            self._kept_steps -= self._parsed.popitem(last=False)[1][1]
-        return schema
+        if job.characters <= SMALL_CHARACTERS:
+            return self._jobs.run(job, budget)
+        return self._process.run(job, budget)
 
 
 class SchemaWork:
@@ -154,7 +110,7 @@ class SchemaWork:
 
     def check_new(self, source: SchemaSource) -> None:
         """RegistryError, after Unprepared, for what is refused at registration only."""
-        self.text(source, _NEW)
+        self.text(source, NEW)
 
     def findings(
         self,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.registry.errors import not_found, schema_not_found
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from ottla.registry.errors import RegistryError, not_found, schema_not_found
 from ottla.registry.http.answers import Request, RestResponse, answer
 from ottla.registry.http.subjects import text_of
 from ottla.registry.queries import page, shown
@@ -12,6 +17,8 @@ from ottla.registry.state import guid_of
 from ottla.registry.subjects import context_of, in_context, normal, qualified
 
 _MAX_LISTED = 1000
+_MAX_LISTED_BYTES = 64 << 20
+_SLICE_BYTES = 1 << 20
 
 
 def _id_of(request: Request) -> int:
@@ -68,7 +75,24 @@ async def list_schemas(registry: Registry, request: Request) -> RestResponse:
         listed_schemas += values[-1:] if request.flag("latestOnly") else values
     limit = request.number("limit", -1)
     limit = min(limit, _MAX_LISTED) if limit >= 0 else _MAX_LISTED
-    return answer([shown(value) for value in page(listed_schemas, request.number("offset", 0), limit)])
+    return await _listed(page(listed_schemas, request.number("offset", 0), limit))
+
+
+async def _listed(values: Sequence[SchemaValue]) -> RestResponse:
+    """In slices: a thousand schemas may have a gigabyte, and the loop would stop while they are encoded."""
+    pieces: list[bytes] = []
+    size = taken = 0
+    for value in values:
+        piece = msgspec.json.encode(shown(value))
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_LISTED_BYTES:
+            text = f"The schemas have more than {_MAX_LISTED_BYTES} bytes: use limit and offset, subjectPrefix or latestOnly"
+            raise RegistryError(413, text)
+        if size - taken > _SLICE_BYTES:
+            taken = size
+            await asyncio.sleep(0)
+    return RestResponse(b"[" + b",".join(pieces) + b"]")
 
 
 async def types(_: Registry, __: Request) -> RestResponse:
