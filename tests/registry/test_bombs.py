@@ -374,3 +374,18 @@ def test_a_record_that_does_not_match_is_explained_in_bounded_work() -> None:
     assert texts(many) == '1 is not of type "string" at /0'
     wide = {"items": {"anyOf": [{"items": {"const": n}} for n in range(2, 500)]}}
     assert parse_schema("JSON", json.dumps(wide)).validator()(b"[" + many + b"]") == "it does not match its schema"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "//["},
+        {"$id": "http://a/", "properties": {"p": {"$id": "//[x"}}},
+        {"$ref": "//[#/a"},
+        {"allOf": [{"$ref": "http://[/x"}], "$id": "http://a/"},
+    ],
+)
+def test_an_address_that_is_none_is_refused(url: str, subject: str, schema: Any) -> None:
+    body = {"schema": json.dumps(schema), "schemaType": "JSON"}
+    status, answer = call(url, "POST", f"/subjects/{subject}/versions", body)
+    assert (status, answer["error_code"]) == (422, 42201)

@@ -70,8 +70,9 @@ def test_a_thousand_mutated_schemas() -> None:
 
 
 def test_seeds_that_failed_once() -> None:
-    """Names in patternProperties that are no expression; imports and types of a descriptor with a line break in them."""
-    for seed in (5007, 8588, 13469, 509350):
+    """Names in patternProperties that are no expression; imports and types of a descriptor with a line break in them; an `$id` that is no
+    address."""
+    for seed in (5007, 8588, 13469, 143826, 509350):
         check_seeds(range(seed, seed + 1))
 
 

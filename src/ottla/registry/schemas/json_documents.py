@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import DefragResult, unquote, urldefrag, urljoin
 
 from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_keywords import ANNOTATIONS, DRAFTS, IGNORED
@@ -57,17 +57,17 @@ class Documents:
             return
         own = schema.get("$id", schema.get("id"))
         if isinstance(own, str):
-            base = urljoin(base, own[: _MAX_ID + 1])
+            base = _joined(base, own[: _MAX_ID + 1])
             if len(base) > _MAX_ID:
                 raise SchemaProblem(f"an $id of more than {_MAX_ID} characters, with those around it")
             self._ids.setdefault(base.rstrip("#"), schema)
         home = _home(schema, home)
         anchor = schema.get("$anchor")
         if isinstance(anchor, str):
-            self._ids.setdefault(f"{urldefrag(base).url}#{anchor}", schema)
+            self._ids.setdefault(f"{_without_fragment(base).url}#{anchor}", schema)
         dynamic = schema.get("$dynamicAnchor")
         if isinstance(dynamic, str):
-            self._ids.setdefault(f"{urldefrag(base).url}#{dynamic}", schema)
+            self._ids.setdefault(f"{_without_fragment(base).url}#{dynamic}", schema)
             self._dynamic.setdefault(dynamic, []).append((schema, home))
         if schema.get("$recursiveAnchor") is True:
             self._dynamic.setdefault("", []).append((schema, home))
@@ -116,13 +116,13 @@ class Documents:
 
     def resolve(self, ref: str, home: Any) -> tuple[Any, Any]:
         """The schema that `ref` means inside the document `home`, and the document that it is in."""
-        url, fragment = urldefrag(ref)
+        url, fragment = _without_fragment(ref)
         own = home.get("$id") if isinstance(home, dict) else None
-        base = urljoin(self._base, own) if isinstance(own, str) else self._base
+        base = _joined(self._base, own) if isinstance(own, str) else self._base
         if not url:
             document = home
         else:
-            document = self._document(urljoin(base, url))
+            document = self._document(_joined(base, url))
             if document is None:
                 document = self._document(url)
             if document is None:
@@ -130,14 +130,14 @@ class Documents:
         if not fragment:
             return document, document
         if not fragment.startswith("/"):
-            anchored = self._ids.get(f"{urljoin(base, url)}#{fragment}")
+            anchored = self._ids.get(f"{_joined(base, url)}#{fragment}")
             return self._ids.get(f"#{fragment}", True) if anchored is None else anchored, document
         return _pointer(document, fragment)
 
     def dynamic(self, ref: str, home: Any) -> list[tuple[Any, Any]]:
         """All schemas that a `$dynamicRef` (or `$recursiveRef`) may mean, on every path to it."""
         schema, document = self.resolve(ref, home)
-        name = urldefrag(ref).fragment
+        name = _without_fragment(ref).fragment
         marked = isinstance(schema, dict) and (
             schema.get("$dynamicAnchor") == name if name else schema.get("$recursiveAnchor") is True
         )
@@ -215,3 +215,18 @@ def _pointer(document: Any, pointer: str) -> tuple[Any, Any]:
             return True, home
         home = _home(node, home) if isinstance(node, dict) else home
     return node, home
+
+
+def _joined(base: str, reference: str) -> str:
+    """SchemaProblem for what is no address, such as `//[`."""
+    try:
+        return urljoin(base, reference)
+    except ValueError as error:
+        raise SchemaProblem(f"{reference[:100]!r} is no address: {error}") from error
+
+
+def _without_fragment(reference: str) -> DefragResult:
+    try:
+        return urldefrag(reference)
+    except ValueError as error:
+        raise SchemaProblem(f"{reference[:100]!r} is no address: {error}") from error
