@@ -25,7 +25,7 @@ from tests.interop.ottla_server import OttlaServer
 from tests.support.kafka_tools import jvm_command
 
 from bench.machine import facts, load_average
-from ottla.cli.shims import write_shims
+from ottla.cli.verbs.shims import write_shims
 
 TARGET_S = 0.3
 TOOLS = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.shims import write_shims
+from ottla.cli.verbs.shims import write_shims
 from ottla.testing import Broker
 from tests.support.schema_registry import schema_registry
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.shims import write_shims
+from ottla.cli.verbs.shims import write_shims
 from tests.interop.ottla_server import OttlaServer
 from tests.support.apache_kafka import ApacheKafka
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import cluster_moves
-from ottla.cli.cluster_moves import move
+from ottla.cli.cluster import moves as cluster_moves
+from ottla.cli.cluster.moves import move
 from ottla.client.balancing import plan_balance
 from ottla.client.reassignments import view
 from ottla.protocol.generated.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse

@@ -15,10 +15,10 @@ import trustme
 from click.testing import CliRunner
 
 from ottla.cli.commands import ottla
-from ottla.cli.connecting import Target
-from ottla.cli.doctor import examine
-from ottla.cli.doctor_connection import _check_advertised
-from ottla.cli.profiles import Profile
+from ottla.cli.doctor.connection import _check_advertised
+from ottla.cli.options.connecting import Target
+from ottla.cli.options.profiles import Profile
+from ottla.cli.verbs.doctor import examine
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands import ottla
-from ottla.cli.reaching import wait_for_listener
+from ottla.cli.options.reachability import wait_for_listener
 from ottla.client.errors import ConnectionFailed
 from ottla.testing import Broker
 from tests.support.ports import free_port

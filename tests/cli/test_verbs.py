@@ -15,10 +15,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from ottla.cli.commands import _COMMANDS, ottla
-from ottla.cli.filter_expression import BadFilter, compile_filter
-from ottla.cli.record_format import compile_format
-from ottla.cli.topic import advised_partitions, advised_replication
-from ottla.cli.when import parse_when
+from ottla.cli.records.filter_expression import BadFilter, compile_filter
+from ottla.cli.records.record_format import compile_format
+from ottla.cli.records.start_position import parse_when
+from ottla.cli.verbs.topic import advised_partitions, advised_replication
 from ottla.testing import Broker
 
 SOURCES = str(Path(__file__).parents[2] / "src")

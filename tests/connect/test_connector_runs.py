@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from ottla.cli import connector_runs
-from ottla.cli.connector_runs import ConnectorRun, Outage
+from ottla.cli.connectors import runs as connector_runs
+from ottla.cli.connectors.runs import ConnectorRun, Outage
 from ottla.connect.restarts import MAX_RESTARTS
 from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor

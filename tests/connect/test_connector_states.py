@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import connector_runs
-from ottla.cli.connector_runs import ConnectorRun
-from ottla.cli.connector_status import ConnectorStatus
+from ottla.cli.connectors import runs as connector_runs
+from ottla.cli.connectors.runs import ConnectorRun
+from ottla.cli.connectors.status import ConnectorStatus
 from ottla.connect.restarts import MAX_RESTARTS
 from ottla.connect.states import FIRST_STATE, TRANSITIONS, ConnectorEvent, ConnectorState
 from ottla.pipelines import supervisor
@@ -44,7 +44,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[ConnectorState]:
 
     monkeypatch.setattr(supervisor, "write_json", write_json)
     monkeypatch.setattr(connector_runs, "pause_s", lambda _failures: 0.0)
-    monkeypatch.setattr("ottla.cli.connector_status._EVERY_S", 0.0)
+    monkeypatch.setattr("ottla.cli.connectors.status._EVERY_S", 0.0)
     return states
 
 

@@ -80,7 +80,7 @@ def test_top_in_a_terminal_is_live_and_leaves_it_as_it_was(broker: Broker) -> No
 
 
 def test_top_says_that_nobody_answers() -> None:
-    waiting = "from ottla.cli import main, reaching; reaching.wait_for_listener.__defaults__ = (0.3,); main.main()"
+    waiting = "from ottla.cli import main; from ottla.cli.options import reachability as reaching; reaching.wait_for_listener.__defaults__ = (0.3,); main.main()"
     config = ("--bootstrap-servers", "127.0.0.1:1")
     done = subprocess.run(
         [sys.executable, "-c", waiting, "top", *config, "--count", "1"],

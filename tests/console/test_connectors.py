@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.cli.connector_status import ends
+from ottla.cli.connectors.status import ends
 from ottla.pipelines import supervisor
 from ottla.testing import Broker
 from tests.console.scene import Pipelines

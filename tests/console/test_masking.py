@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
-from ottla.cli.export import export_
+from ottla.cli.verbs.export import export_
 from ottla.console.messages.decode import FORMATS, Decoder
 from ottla.console.messages.masked import Masker
 from ottla.console.registry_client import ConsoleRegistry

@@ -22,10 +22,10 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from ottla.cli.doctor_security import check_settings
+from ottla.cli.doctor.security import check_settings
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
-from ottla.server.exposition import METRICS
+from ottla.server.monitoring.exposition import METRICS
 from tests.support.debian import debian_command
 from tests.support.hadolint import hadolint
 from tests.support.helm import helm

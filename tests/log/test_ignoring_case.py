@@ -18,7 +18,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, Uuid
 from ottla.runtime.clock import SystemRandom
 from ottla.runtime.disk import DiskStorage
-from ottla.server import storage
+from ottla.server.formatting import storage
 from ottla.testing import Broker
 
 from .partition_files import NOW, append, read_all

@@ -181,7 +181,7 @@ def test_offsets_of_a_backfill_are_each_topics_own():
 
 def test_options_from_a_file(tmp_path, monkeypatch):
     seen = {}
-    monkeypatch.setattr("ottla.cli.pipeline._run", lambda _file, _pipelines, options: seen.update(options))
+    monkeypatch.setattr("ottla.cli.verbs.pipeline._run", lambda _file, _pipelines, options: seen.update(options))
     (tmp_path / "shop.py").write_text(GOOD)
     settings = tmp_path / "shop.yaml"
     settings.write_text(

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.broker import schema_judgement, schema_validation
-from ottla.broker.schema_judgement import (
+from ottla.broker.schemas import schema_judgement, schema_validation
+from ottla.broker.schemas.schema_judgement import (
     MAX_LOADED,
     CheckedBatch,
     Limits,

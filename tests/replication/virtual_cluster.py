@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.fetch.sessions import FetchSessions
 from ottla.broker.handlers import delete_records, fetch, list_offsets, produce
 from ottla.controller.brokers import fence_stale_brokers
 from ottla.controller.config_rules import ConfigRules

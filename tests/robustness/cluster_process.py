@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ottla.server.up_cluster import PlannedNode, prepare
+from ottla.server.up.cluster import PlannedNode, prepare
 from tests.robustness.server_process import COMMAND, ROOT, environment, ottla
 from tests.support.frames import RawConnection
 from tests.support.ports import free_ports

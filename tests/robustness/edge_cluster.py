@@ -33,7 +33,7 @@ from ottla.client.settings import client_settings
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse
-from ottla.server.up_cluster import PlannedNode
+from ottla.server.up.cluster import PlannedNode
 from tests.robustness.cluster_process import HOST, ClusterProcess, wait_for
 from tests.robustness.trapped_node import Trap, arm, disarm, sprung
 

@@ -15,7 +15,7 @@ import pytest
 
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.runtime.disk import DiskFile, DiskStorage
-from ottla.server import storage
+from ottla.server.formatting import storage
 from ottla.testing import Broker
 from tests.robustness.server_process import ServerProcess
 from tests.robustness.wire import call, create_topic, fetch, metadata, produce, read_back

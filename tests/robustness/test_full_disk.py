@@ -18,7 +18,7 @@ import pytest
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.runtime.disk import DiskFile, DiskStorage
-from ottla.server import storage
+from ottla.server.formatting import storage
 from ottla.testing import Broker
 from tests.robustness.wire import Closed, call, commit, committed, create_topic, produce, read_back
 from tests.support.frames import RawConnection

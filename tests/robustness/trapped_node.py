@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.replication.directories import DirectoryAssignments
 from ottla.runtime.disk import DiskFile, DiskStorage
-from ottla.server import storage
+from ottla.server.formatting import storage
 from ottla.server.run import run_from_file
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.failed_logins import MAX_UNDER_WAY, FailedLogins
+from ottla.broker.login.failed_logins import MAX_UNDER_WAY, FailedLogins
 from ottla.model.acls import Operation, PatternType, Permission, ResourceType
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.listener import Listener, ListenerLimits, bind

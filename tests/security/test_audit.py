@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from ottla.broker.audit import TOPIC, AuditLog
-from ottla.broker.audit_writer import AuditWriter
+from ottla.broker.audit.events import TOPIC, AuditLog
+from ottla.broker.audit.writer import AuditWriter
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.incremental_alter_configs_request import (

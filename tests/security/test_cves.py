@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
-from ottla.broker.sasl_gate import SaslGate
+from ottla.broker.login.sasl_gate import SaslGate
 from ottla.env.config.load import load
 from ottla.protocol.generated.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,

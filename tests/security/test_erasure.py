@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.topic import topic
+from ottla.cli.verbs.topic import topic
 from ottla.model.erasures import Erasure, key_hash
 from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterableConfig,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.topic import topic as topic_command
+from ottla.cli.verbs.topic import topic as topic_command
 from ottla.env.config.load import load
 from ottla.runtime.disk import DiskStorage
 from ottla.security.encryption import EncryptedStorage

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ottla.broker.failed_logins import DOUBLES_AFTER, MAX_ADDRESSES, MAX_FACTOR, MAX_UNDER_WAY, FailedLogins
+from ottla.broker.login.failed_logins import DOUBLES_AFTER, MAX_ADDRESSES, MAX_FACTOR, MAX_UNDER_WAY, FailedLogins
 from ottla.protocol.generated.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.testing import Broker
 from tests.security.secured import PASSWORD, USERS, plain_users

@@ -24,7 +24,7 @@ from ottla.security.encryption import EncryptedStorage, UnauthenticFileError
 from ottla.security.file_headers import MAX_HEADER_BYTES
 from ottla.security.keystore import FILE_NAME, KeyStoreError, MasterKeys
 from ottla.server.errors import StartupError
-from ottla.server.storage import ENCRYPTION_KEYS
+from ottla.server.formatting.storage import ENCRYPTION_KEYS
 from ottla.testing import Broker
 from tests.log.partition_files import NOW, append
 from tests.security.test_encryption import config, master_line, storage

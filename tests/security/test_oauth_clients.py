@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import KafkaError, Producer
 from joserfc import jwk, jwt
 
-from ottla.broker.sasl_gate import SaslGate, State
+from ottla.broker.login.sasl_gate import SaslGate, State
 from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands import ottla
-from ottla.cli.doctor_files import check_files
-from ottla.cli.doctor_security import check_http, check_settings, check_topics
-from ottla.cli.profiles import Profiles
+from ottla.cli.doctor.files import check_files
+from ottla.cli.doctor.security import check_http, check_settings, check_topics
+from ottla.cli.options.profiles import Profiles
 from ottla.env.config.load import load
 from ottla.pipelines import supervisor
 from ottla.runtime.disk import DiskStorage

@@ -22,7 +22,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.primitives import skip_tags
-from ottla.server.controller_channel import encode_principal
+from ottla.server.cluster.controller_channel import encode_principal
 from ottla.testing import Broker
 from tests.security.secured import PLAIN_MODULE, address, jaas
 from tests.security.session import Session

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from ottla.broker.connection import Connection
-from ottla.broker.sasl_gate import SaslGate
+from ottla.broker.login.sasl_gate import SaslGate
 from ottla.testing import Broker
 from tests.security.secured import PASSWORD, SCRAM_MODULE, USERS, address, jaas, plain_users
 

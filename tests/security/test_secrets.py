@@ -14,7 +14,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli.doctor import doctor
+from ottla.cli.verbs.doctor import doctor
 from ottla.env import logging
 from ottla.env.config.load import load
 from ottla.env.config.problems import ConfigError

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.schema_judgement import Limits, SchemaKey
+from ottla.broker.schemas.schema_judgement import Limits, SchemaKey
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Validator
-from ottla.server.check_process import CheckProcess, SchemaText
-from ottla.server.schemas import RegistrySchemas, _Loaded
+from ottla.server.checks.check_process import CheckProcess, SchemaText
+from ottla.server.checks.schemas import RegistrySchemas, _Loaded
 
 KEY = SchemaKey("", 1)
 WIDE = {"items": {"anyOf": [{"const": f"x{n}"} for n in range(5000)]}}

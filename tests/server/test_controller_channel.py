@@ -22,8 +22,8 @@ from ottla.protocol.generated.incremental_alter_configs_request import Increment
 from ottla.protocol.generated.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.generated.write_txn_markers_request import WriteTxnMarkersRequest
-from ottla.server.controller_channel import ActiveControllerChannel, ControllerAddress
-from ottla.server.peers import BrokerPeers
+from ottla.server.cluster.controller_channel import ActiveControllerChannel, ControllerAddress
+from ottla.server.cluster.peers import BrokerPeers
 
 HEARTBEAT, ENVELOPE, API_VERSIONS, MARKERS = 63, 58, 18, 27
 ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, ASSIGN_DIRECTORIES, CONFIGS = 67, 56, 73, 44

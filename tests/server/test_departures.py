@@ -13,7 +13,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 from ottla.model.ids import ZERO_UUID
 from ottla.runtime.node_client import reachable
-from ottla.server.departures import Departures
+from ottla.server.cluster.departures import Departures
 
 
 async def looked_at(*, closes_after_s: float | None) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.schema_judgement import SchemaKey
+from ottla.broker.schemas.schema_judgement import SchemaKey
 from ottla.env.config.load import load
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.records import SimpleRecord, build_batch
@@ -18,9 +18,9 @@ from ottla.registry.http.forwarding import forward
 from ottla.registry.peers import RegistryPeer
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
+from ottla.server.checks.schemas import RegistrySchemas
+from ottla.server.formatting.storage import format_standalone
 from ottla.server.node import Node
-from ottla.server.schemas import RegistrySchemas
-from ottla.server.storage import format_standalone
 
 PROPERTIES = {
     "process.roles": "broker,controller",

@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.server.peers import BrokerPeers
-from ottla.server.replication import Replication
+from ottla.server.cluster.peers import BrokerPeers
+from ottla.server.cluster.replication import Replication
 
 
 class Client:

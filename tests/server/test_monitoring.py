@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.runtime.clock import SystemClock
-from ottla.server.exposition import METRICS, expose
-from ottla.server.group_lag import Lag
+from ottla.server.monitoring.exposition import METRICS, expose
+from ottla.server.monitoring.group_lag import Lag
 from ottla.testing import Broker
 from tests.robustness.wire import call
 from tests.support.apache_kafka import TEST_JVM, ApacheKafka

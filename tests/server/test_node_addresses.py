@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.metadata.delta import MetadataDelta
-from ottla.server.node_addresses import NodeAddresses
+from ottla.server.cluster.node_addresses import NodeAddresses
 
 
 def image_of(**hosts: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.server.registration import Registration
+from ottla.server.cluster.registration import Registration
 from tests.quorum.members import Member, running, until
 from tests.support.ports import free_ports
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from ottla.server.up_cluster import is_ready
+from ottla.server.up.cluster import is_ready
 from tests.support.ports import free_port
 
 

@@ -20,7 +20,7 @@ from ottla.model.user_error import UserError
 from ottla.registry.http import forwarding
 from ottla.registry.settings import RegistrySettings
 from ottla.security.jwks import JwksError, UrlKeys
-from ottla.server.traces import TraceSender
+from ottla.server.monitoring.traces import TraceSender
 from tests.registry.instances import call, register
 from tests.registry.test_instances import Clients
 from tests.support.frames import RawConnection

@@ -15,11 +15,11 @@ import pytest
 
 import ottla
 from ottla.pipelines import supervisor
-from ottla.server.companions import Companions
+from ottla.server.up.companions import Companions
 from ottla.system.processes import own_command
 
 SOURCE = Path(ottla.__file__).parent
-NAMED = {"system/processes.py", "cli/shims.py", "cli/kafka/server_start.py", "pipelines/session.py"}
+NAMED = {"system/processes.py", "cli/verbs/shims.py", "cli/kafka/server_start.py", "pipelines/session.py"}
 """Who may name this Python: the one place, and those whose command has -P too."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import end_txn, init_producer_id
-from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.transactions.producer_ids import ProducerIds
 from ottla.coordinator.transactions.coordinator import TransactionCoordinator
 from ottla.coordinator.transactions.metadata import MAX_EPOCH
 from ottla.coordinator.transactions.records import TransactionRecord

@@ -9,21 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.broker.auto_creation import AutoCreation
 from ottla.broker.channels import ControllerChannel, NoPeers, Peers, QuorumChannel
 from ottla.broker.departed import Departed
+from ottla.broker.topics.auto_creation import AutoCreation
 
 if TYPE_CHECKING:
-    from ottla.broker.audit import AuditLog
-    from ottla.broker.fetch_sessions import FetchSessions
+    from ottla.broker.audit.events import AuditLog
+    from ottla.broker.fetch.sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
-    from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.produce.walks import Walks
     from ottla.broker.quotas import Quotas
-    from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.broker.share.shares import Shares
-    from ottla.broker.streams_topics import StreamsTopics
-    from ottla.broker.telemetry import ClientTelemetry
-    from ottla.broker.walks import Walks
+    from ottla.broker.telemetry.subscriptions import ClientTelemetry
+    from ottla.broker.topics.streams_topics import StreamsTopics
+    from ottla.broker.transactions.producer_ids import ProducerIds
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig
@@ -96,7 +96,7 @@ class Broker:
     @property
     def streams_topics(self) -> StreamsTopics:
         if self._streams_topics is None:
-            from ottla.broker.streams_topics import StreamsTopics
+            from ottla.broker.topics.streams_topics import StreamsTopics
 
             self._streams_topics = StreamsTopics(self.clock)
         return self._streams_topics

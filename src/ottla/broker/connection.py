@@ -19,8 +19,8 @@ from ottla.protocol.primitives import DecodeError, Message, Pieces
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.dispatch import Dispatcher, Route
+    from ottla.broker.login.sasl_gate import SaslGate
     from ottla.broker.planes import NodePlane
-    from ottla.broker.sasl_gate import SaslGate
     from ottla.broker.slices import Job
 
 log = get_logger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.broker.audit import AuditLog
+    from ottla.broker.audit.events import AuditLog
     from ottla.broker.channels import ControllerChannel, QuorumChannel
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.quotas import Quotas

@@ -15,7 +15,7 @@ from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import Handle, RequestContext
 from ottla.broker.deferred import Answer, Resolution
-from ottla.broker.failed_logins import FailedLogins
+from ottla.broker.login.failed_logins import FailedLogins
 from ottla.broker.slices import Job, Slices
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError

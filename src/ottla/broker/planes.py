@@ -11,21 +11,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ottla.broker.audit import AuditLog
-    from ottla.broker.auto_creation import AutoCreation
+    from ottla.broker.audit.events import AuditLog
     from ottla.broker.broker import Broker
     from ottla.broker.channels import ControllerChannel, Peers, QuorumChannel
     from ottla.broker.controller_server import ControllerServer
     from ottla.broker.departed import Departed
-    from ottla.broker.fetch_sessions import FetchSessions
+    from ottla.broker.fetch.sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
-    from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.produce.walks import Walks
     from ottla.broker.quotas import Quotas
-    from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.broker.share.shares import Shares
-    from ottla.broker.streams_topics import StreamsTopics
-    from ottla.broker.telemetry import ClientTelemetry
-    from ottla.broker.walks import Walks
+    from ottla.broker.telemetry.subscriptions import ClientTelemetry
+    from ottla.broker.topics.auto_creation import AutoCreation
+    from ottla.broker.topics.streams_topics import StreamsTopics
+    from ottla.broker.transactions.producer_ids import ProducerIds
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig

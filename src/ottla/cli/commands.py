@@ -1,6 +1,6 @@
 """The commands of `ottla`, by name. Each command is imported when it is called, so `ottla --help` imports none of them.
 
-To add a verb, write `ottla/cli/VERB.py` with a click command or group. Then add one row to `_COMMANDS`: the module, the
+To add a verb, write `ottla/cli/verbs/VERB.py` with a click command or group. Then add one row to `_COMMANDS`: the module, the
 name of the command in the module, and its line in the help.
 """
 
@@ -16,33 +16,37 @@ from ottla.cli.examples import EXAMPLES
 from ottla.model.user_error import UserError
 
 _COMMANDS = {
-    "acl": ("ottla.cli.acl", "acl", "Who may do what."),
-    "audit": ("ottla.cli.audit", "audit", "The audit log: to files, syslog and topics."),
-    "bench": ("ottla.cli.bench", "bench", "Measure a cluster from here."),
-    "completion": ("ottla.cli.completion", "completion", "Shell completion."),
-    "config": ("ottla.cli.config", "config", "Settings of topics, brokers, groups."),
-    "consume": ("ottla.cli.consume", "consume", "Read a topic: by time, filtered, decoded."),
-    "doctor": ("ottla.cli.doctor", "doctor", "Find what is wrong with a connection or a cluster."),
-    "export": ("ottla.cli.export", "export_", "A topic into a file: JSON lines or Parquet."),
-    "group": ("ottla.cli.group", "group", "Consumer groups and their lag."),
-    "import": ("ottla.cli.export", "import_", "A file into a topic."),
-    "produce": ("ottla.cli.produce", "produce", "Write records."),
-    "profile": ("ottla.cli.profile", "profile", "Named clusters."),
-    "topic": ("ottla.cli.topic", "topic", "Topics: list, create, describe, alter, delete."),
-    "txn": ("ottla.cli.txn", "txn", "Transactions that are open."),
-    "user": ("ottla.cli.user", "user", "Users that log in with a password."),
-    "console": ("ottla.cli.console", "console", "Run the web console, against any Kafka."),
-    "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
-    "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
-    "cluster": ("ottla.cli.cluster", "cluster", "Look at a cluster and move partitions between its nodes."),
-    "connect": ("ottla.cli.connect", "connect", "Run connectors: data in from files and databases, out to tables."),
-    "pipeline": ("ottla.cli.pipeline", "pipeline", "Run, start, stop and look at data pipelines on Spark."),
-    "sql": ("ottla.cli.sql", "sql", "Ask topics in SQL, with no JVM."),
-    "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
-    "shims": ("ottla.cli.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
-    "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),
-    "top": ("ottla.cli.top", "top", "The cluster in a terminal, live."),
-    "up": ("ottla.cli.up", "up", "Start a log on this machine with one command."),
+    "acl": ("ottla.cli.verbs.acl", "acl", "Who may do what."),
+    "audit": ("ottla.cli.verbs.audit", "audit", "The audit log: to files, syslog and topics."),
+    "bench": ("ottla.cli.verbs.bench", "bench", "Measure a cluster from here."),
+    "completion": ("ottla.cli.verbs.completion", "completion", "Shell completion."),
+    "config": ("ottla.cli.verbs.config", "config", "Settings of topics, brokers, groups."),
+    "consume": ("ottla.cli.verbs.consume", "consume", "Read a topic: by time, filtered, decoded."),
+    "doctor": ("ottla.cli.verbs.doctor", "doctor", "Find what is wrong with a connection or a cluster."),
+    "export": ("ottla.cli.verbs.export", "export_", "A topic into a file: JSON lines or Parquet."),
+    "group": ("ottla.cli.verbs.group", "group", "Consumer groups and their lag."),
+    "import": ("ottla.cli.verbs.export", "import_", "A file into a topic."),
+    "produce": ("ottla.cli.verbs.produce", "produce", "Write records."),
+    "profile": ("ottla.cli.verbs.profile", "profile", "Named clusters."),
+    "topic": ("ottla.cli.verbs.topic", "topic", "Topics: list, create, describe, alter, delete."),
+    "txn": ("ottla.cli.verbs.txn", "txn", "Transactions that are open."),
+    "user": ("ottla.cli.verbs.user", "user", "Users that log in with a password."),
+    "console": ("ottla.cli.verbs.console", "console", "Run the web console, against any Kafka."),
+    "registry": ("ottla.cli.verbs.registry", "registry", "Run a schema registry."),
+    "schema": ("ottla.cli.verbs.schema", "schema", "List, get, register, check, compare and delete schemas."),
+    "cluster": ("ottla.cli.verbs.cluster", "cluster", "Look at a cluster and move partitions between its nodes."),
+    "connect": (
+        "ottla.cli.verbs.connect",
+        "connect",
+        "Run connectors: data in from files and databases, out to tables.",
+    ),
+    "pipeline": ("ottla.cli.verbs.pipeline", "pipeline", "Run, start, stop and look at data pipelines on Spark."),
+    "sql": ("ottla.cli.verbs.sql", "sql", "Ask topics in SQL, with no JVM."),
+    "server": ("ottla.cli.verbs.server", "server", "Run one node from a server.properties file."),
+    "shims": ("ottla.cli.verbs.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
+    "storage": ("ottla.cli.verbs.storage", "storage", "Make ids, format log directories, look at them."),
+    "top": ("ottla.cli.verbs.top", "top", "The cluster in a terminal, live."),
+    "up": ("ottla.cli.verbs.up", "up", "Start a log on this machine with one command."),
 }
 
 

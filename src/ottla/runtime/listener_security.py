@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.broker.listener_sasl import ListenerSasl
-    from ottla.broker.sasl_gate import SaslGate
+    from ottla.broker.login.listener_sasl import ListenerSasl
+    from ottla.broker.login.sasl_gate import SaslGate
     from ottla.security.tls import TlsSource
 
 
@@ -21,6 +21,6 @@ class ListenerSecurity:
     def new_gate(self) -> SaslGate | None:
         if self.sasl is None:
             return None
-        from ottla.broker.sasl_gate import SaslGate
+        from ottla.broker.login.sasl_gate import SaslGate
 
         return SaslGate(self.sasl)

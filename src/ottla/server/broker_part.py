@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
-from ottla.broker.fetch_sessions import FetchSessions
-from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.fetch.sessions import FetchSessions
+from ottla.broker.transactions.producer_ids import ProducerIds
 from ottla.env.config.overrides import resolve_topic_config
 from ottla.env.config.topic import TopicConfig
 from ottla.log.cleaner import Cleaner
@@ -28,19 +28,19 @@ from ottla.replication.fetchers import Fetchers
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import Throttle
 from ottla.runtime.timers import LoopTimers
-from ottla.server.controller_channel import ActiveControllerChannel
+from ottla.server.checks.walk_threads import WalkThreads
+from ottla.server.cluster.controller_channel import ActiveControllerChannel
+from ottla.server.cluster.peers import BrokerPeers
+from ottla.server.cluster.quorum import QuorumMember
+from ottla.server.cluster.registration import Registration
+from ottla.server.cluster.replication import Replication
 from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
-from ottla.server.peers import BrokerPeers
-from ottla.server.quorum import QuorumMember
-from ottla.server.registration import Registration
-from ottla.server.replication import Replication
 from ottla.server.transactions import make_transactions
-from ottla.server.walk_threads import WalkThreads
 
 if TYPE_CHECKING:
-    from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, RandomSource
     from ottla.log.erasure import Eraser, KeyCustody
@@ -114,9 +114,9 @@ class BrokerPart:
         config = self._config
         if not config.ottla_schema_registry_url:
             return None
-        from ottla.broker.quarantine import Quarantine
-        from ottla.broker.schema_judgement import Limits
-        from ottla.server.schemas import RegistrySchemas
+        from ottla.broker.schemas.quarantine import Quarantine
+        from ottla.broker.schemas.schema_judgement import Limits
+        from ottla.server.checks.schemas import RegistrySchemas
 
         quarantine = cache(lambda: Quarantine(self.broker))  # there is no broker yet
         return RegistrySchemas(

@@ -11,9 +11,9 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import new_uuid
 from ottla.protocol.generated import controller_registration_request as messages
 from ottla.runtime.clock import SystemRandom
-from ottla.server.controller_channel import ActiveControllerChannel
-from ottla.server.quorum import QuorumMember
-from ottla.server.registration import listener_fields
+from ottla.server.cluster.controller_channel import ActiveControllerChannel
+from ottla.server.cluster.quorum import QuorumMember
+from ottla.server.cluster.registration import listener_fields
 
 if TYPE_CHECKING:
     from ottla.server.node import Node

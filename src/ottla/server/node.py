@@ -36,21 +36,21 @@ from ottla.runtime.timers import LoopTimers
 from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
 from ottla.server.broker_part import BrokerPart
-from ottla.server.controller_channel import ActiveControllerChannel, ControllerAddress
+from ottla.server.cluster.controller_channel import ActiveControllerChannel, ControllerAddress
+from ottla.server.cluster.departures import Departures
+from ottla.server.cluster.node_addresses import NodeAddresses
+from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.controller_part import ControllerPart
-from ottla.server.departures import Departures
 from ottla.server.directories import Directories
-from ottla.server.node_addresses import NodeAddresses
-from ottla.server.quorum import QuorumMember
+from ottla.server.formatting.storage import open_storage, voter_endpoints
 from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
-from ottla.server.storage import open_storage, voter_endpoints
 
 if TYPE_CHECKING:
-    from ottla.broker.telemetry import ClientTelemetry
+    from ottla.broker.telemetry.subscriptions import ClientTelemetry
     from ottla.server.master_keys import MasterKeyFollower
-    from ottla.server.monitoring import Monitoring
-    from ottla.server.traces import TraceSender
+    from ottla.server.monitoring.node_http import Monitoring
+    from ottla.server.monitoring.traces import TraceSender
 
 log = get_logger(__name__)
 
@@ -169,7 +169,7 @@ class Node:
                 self._master_keys.start()
 
     def _receive_telemetry(self) -> ClientTelemetry:
-        from ottla.broker.telemetry import ClientTelemetry
+        from ottla.broker.telemetry.subscriptions import ClientTelemetry
 
         new_id = partial(new_uuid, self._random.token_bytes)
         return ClientTelemetry(self._clock, new_id, self.config.telemetry_max_bytes)
@@ -180,14 +180,14 @@ class Node:
         if not endpoint or server is None:
             return
         from ottla.broker.tracing import TracingMetrics
-        from ottla.server.traces import TraceSender
+        from ottla.server.monitoring.traces import TraceSender
 
         server.metrics = metrics = TracingMetrics(self._clock, self.config.ottla_traces_sample_ratio)
         self._traces = TraceSender(endpoint, metrics, self._random, self.config.node_id, cluster_id)
         self._traces.start()
 
     async def _monitor(self, sock: socket.socket) -> Monitoring:
-        from ottla.server.monitoring import Monitoring
+        from ottla.server.monitoring.node_http import Monitoring
 
         monitoring = Monitoring(
             sock, self._listeners, lambda: self.quorum is not None and self.quorum.active, self.config, self._budget

@@ -20,9 +20,9 @@ from ottla.runtime.listener_security import ListenerSecurity
 from ottla.server.errors import StartupError
 
 if TYPE_CHECKING:
-    from ottla.broker.audit import AuditLog
+    from ottla.broker.audit.events import AuditLog
     from ottla.broker.controller_server import ControllerServer
-    from ottla.broker.listener_sasl import ListenerSasl
+    from ottla.broker.login.listener_sasl import ListenerSasl
     from ottla.broker.quotas import Quotas
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
@@ -81,7 +81,7 @@ class NodeSecurity:
         server.quotas = self.quotas
         self.servers.append(server)
         if self._config.ottla_audit_enable and isinstance(server, Broker):
-            from ottla.broker.audit import AuditLog
+            from ottla.broker.audit.events import AuditLog
 
             self._audit = server.audit = AuditLog(server, self._config.ottla_audit_queue_max_events)
             self._audit.start()
@@ -147,7 +147,7 @@ class NodeSecurity:
             raise StartupError(f"listener {name}: {error}") from None
 
     def _sasl(self, config: BrokerConfig, name: str) -> ListenerSasl:
-        from ottla.broker.listener_sasl import ListenerSasl, SaslConfigError
+        from ottla.broker.login.listener_sasl import ListenerSasl, SaslConfigError
 
         try:
             return ListenerSasl(name, config, self._clock, self._random, self._image)

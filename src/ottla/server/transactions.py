@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def make_transactions(broker: Broker) -> TransactionCoordinator:
-    from ottla.broker.transaction_markers import BrokerMarkers
+    from ottla.broker.transactions.transaction_markers import BrokerMarkers
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
     from ottla.metadata.features import TRANSACTION_VERSION

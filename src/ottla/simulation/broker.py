@@ -15,7 +15,7 @@ from ottla.broker.connection import Connection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Answer, Deferred
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.fetch.sessions import FetchSessions
 from ottla.broker.handlers import fetch, list_offsets, produce
 from ottla.env.config.overrides import resolve_topic_config
 from ottla.env.config.topic import TopicConfig
@@ -44,11 +44,11 @@ from ottla.simulation.following import Following
 from ottla.simulation.world import SimulatedRandom
 
 if TYPE_CHECKING:
-    from ottla.broker.audit import AuditLog
+    from ottla.broker.audit.events import AuditLog
     from ottla.broker.metrics import BrokerMetrics
+    from ottla.broker.produce.walks import Walks
     from ottla.broker.quotas import Quotas
-    from ottla.broker.schema_validation import SchemaValidation
-    from ottla.broker.walks import Walks
+    from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, Timers

@@ -1,4 +1,4 @@
-"""The fetch loops of a simulated broker: events replace the tasks of `ottla.server.replication`."""
+"""The fetch loops of a simulated broker: events replace the tasks of `ottla.server.cluster.replication`."""
 
 from __future__ import annotations
 

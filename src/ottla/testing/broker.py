@@ -17,9 +17,9 @@ from typing import Self
 
 from ottla.env.config.load import load
 from ottla.env.logging import configure_if_nobody_did
+from ottla.server.formatting.storage import format_standalone, is_formatted
 from ottla.server.node import Node
 from ottla.server.run import new_event_loop
-from ottla.server.storage import format_standalone, is_formatted
 
 START_TIMEOUT_S = 30.0
 

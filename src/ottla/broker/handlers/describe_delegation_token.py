@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.token_requests import tokens_allowed
+from ottla.broker.login.token_requests import tokens_allowed
 from ottla.metadata.records import DelegationTokenRecord
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Answer
 from ottla.broker.group_replies import ask
-from ottla.broker.new_producer_ids import refusal_code, with_producer_ids
+from ottla.broker.transactions.new_producer_ids import refusal_code, with_producer_ids
 from ottla.coordinator.transactions.end_transaction import Ended, EndRequest
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
 from ottla.model.errors import KafkaError

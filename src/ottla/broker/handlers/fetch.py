@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred, Unfinished
-from ottla.broker.fetch_session_cache import can_be_session_id
-from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
+from ottla.broker.fetch.session_cache import can_be_session_id
+from ottla.broker.fetch.sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.log.results import LogSlice
 from ottla.model.errors import ErrorCode, KafkaError

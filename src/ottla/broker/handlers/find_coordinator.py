@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import RequestContext
-from ottla.broker.internal_topics import create_topic, offsets_topic, share_state_topic, transaction_state_topic
+from ottla.broker.topics.internal_topics import create_topic, offsets_topic, share_state_topic, transaction_state_topic
 from ottla.coordinator.shards import Shards
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId, uuid_from_str

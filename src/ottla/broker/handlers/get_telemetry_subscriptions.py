@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.telemetry import ACCEPTED_COMPRESSION, Client
+from ottla.broker.telemetry.subscriptions import ACCEPTED_COMPRESSION, Client
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest
 from ottla.protocol.generated.get_telemetry_subscriptions_response import GetTelemetrySubscriptionsResponse

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Answer
 from ottla.broker.group_replies import ask
-from ottla.broker.new_producer_ids import Refuse, refusal_code, with_producer_ids
-from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.transactions.new_producer_ids import Refuse, refusal_code, with_producer_ids
+from ottla.broker.transactions.producer_ids import ProducerIds
 from ottla.coordinator.transactions.init_producer_id import InitRequest, ProducerIdAndEpoch
 from ottla.coordinator.transactions.shard_context import ProducerIdNeeded
 from ottla.model.errors import ErrorCode, KafkaError

@@ -14,8 +14,8 @@ from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Answer, Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
-from ottla.broker.produce_refusals import has_several_partitions, request_refusal
-from ottla.broker.verification_results import VerificationError, VerificationResult
+from ottla.broker.produce.produce_refusals import has_several_partitions, request_refusal
+from ottla.broker.produce.verification_results import VerificationError, VerificationResult
 from ottla.log.validation import RefusedRequestError, check_request, response_message
 from ottla.log.validation_records import LargeWalkError, RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
@@ -35,9 +35,9 @@ from ottla.protocol.records_header import has_transactional_bit
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.broker.large_produce import LargeBatch
     from ottla.broker.planes import ProducePlane
-    from ottla.broker.schema_judgement import Misfits
+    from ottla.broker.produce.large_produce import LargeBatch
+    from ottla.broker.schemas.schema_judgement import Misfits
     from ottla.log.validation import ValidatedBatches
 
 FIRST_TOPIC_ID_VERSION = 13
@@ -65,7 +65,7 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 def handle(context: RequestContext[ProducePlane], request: ProduceRequest) -> Answer[ProduceResponse]:
     """A ProduceResponse now or later; None when acks=0 asks for none."""
     if context.broker.schemas is not None:
-        from ottla.broker.schema_validation import validated
+        from ottla.broker.schemas.schema_validation import validated
 
         return validated(context, request, find_partition, partial(_handle, context, request))
     if request.transactional_id is not None:
@@ -77,7 +77,7 @@ def _handle(
     context: RequestContext[ProducePlane], request: ProduceRequest, misfits: Mapping[int, Misfits]
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
     if request.transactional_id is not None:
-        from ottla.broker.transactional_produce import verified
+        from ottla.broker.produce.transactional_produce import verified
 
         return verified(context, request, partial(_append, context, request, misfits=misfits))
     return _append(context, request, misfits=misfits)
@@ -173,7 +173,7 @@ class Append:
         return answers if len(answers) == 1 and answers[0].partition_responses else _merged_topics(answers)
 
     def _later(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
-        from ottla.broker.large_produce import LargeBatch
+        from ottla.broker.produce.large_produce import LargeBatch
 
         batch = LargeBatch(topic, data, find_partition(self._context, topic, data.index))
         self.large.append(batch)
@@ -182,7 +182,7 @@ class Append:
     def walk_large(
         self, finish: Callable[[], ProduceResponse | Deferred[ProduceResponse] | None]
     ) -> Deferred[ProduceResponse]:
-        from ottla.broker.large_produce import walked
+        from ottla.broker.produce.large_produce import walked
 
         walks = self._context.broker.walks
         if walks is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.token_requests import tokens_allowed
+from ottla.broker.login.token_requests import tokens_allowed
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
 from ottla.protocol.generated.expire_delegation_token_response import ExpireDelegationTokenResponse

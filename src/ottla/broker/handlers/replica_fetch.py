@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.fetch_sessions import FetchContext, PartitionKey
+from ottla.broker.fetch.sessions import FetchContext, PartitionKey
 from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, open_context, read_slice
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, KafkaError

@@ -1,4 +1,4 @@
-"""SaslAuthenticate outside a login; inside one it is the gate's business (`ottla.broker.sasl_gate`)."""
+"""SaslAuthenticate outside a login; inside one it is the gate's business (`ottla.broker.login.sasl_gate`)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.transaction_verification import Verifier, offset_commit_operation
+from ottla.broker.transactions.transaction_verification import Verifier, offset_commit_operation
 from ottla.coordinator.runtime import TransactionalProducer
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, Uuid

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.transaction_markers import write_locally
+from ottla.broker.transactions.transaction_markers import write_locally
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId, TopicPartition

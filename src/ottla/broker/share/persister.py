@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ottla.broker.internal_topics import create_topic, share_state_topic
+from ottla.broker.topics.internal_topics import create_topic, share_state_topic
 from ottla.coordinator.decisions import Waiter
 from ottla.coordinator.share.machine import ShareDecision, ShareStateMachine
 from ottla.coordinator.share.records import SharePartitionKey

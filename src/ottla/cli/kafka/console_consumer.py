@@ -21,7 +21,7 @@ from ottla.cli.kafka.console_options import (
 )
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
-from ottla.cli.stopping import StopSignals
+from ottla.cli.terminal.interruption import StopSignals
 
 CONFIG = RenamedOption("command-config", "consumer.config", RENAMED)
 PARSER = OptionParser((

@@ -46,7 +46,7 @@ def _format_arguments(parser: ToolParser) -> None:
 
 def _run(command: str, arguments: dict[str, object]) -> int:
     if command == "random-uuid":
-        from ottla.server.storage import random_uuid
+        from ottla.server.formatting.storage import random_uuid
 
         print(random_uuid())
         return 0
@@ -61,7 +61,7 @@ def _run(command: str, arguments: dict[str, object]) -> int:
     if not Path(file).exists():
         print(f"java.nio.file.NoSuchFileException: {file}", file=sys.stderr)
         return 1
-    from ottla.server.format_command import FormatOptions, format_from_file, info_from_file
+    from ottla.server.formatting.format_command import FormatOptions, format_from_file, info_from_file
 
     if command == "info":
         return info_from_file(Path(file), prefix="")

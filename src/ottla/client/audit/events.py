@@ -1,6 +1,6 @@
 """An audit event of an HTTP server: who asked for what, of which resource, from where, and whether it was allowed.
 
-The fields have the names of the broker's own events (`ottla.broker.audit`). Every field is cut: an event has at most some
+The fields have the names of the broker's own events (`ottla.broker.audit.events`). Every field is cut: an event has at most some
 4 KB, however much a peer sends. Bodies, form values, passwords and tokens are never in it.
 """
 

@@ -1,0 +1,1 @@
+"""The audit log: its events, and the writer that appends them to `__ottla_audit`."""

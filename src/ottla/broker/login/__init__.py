@@ -1,0 +1,1 @@
+"""Logins of connections: the gate before the first request, SASL per listener, waits after failed logins."""

@@ -1,0 +1,1 @@
+"""Parts of the Produce handler: large batches, transactional batches, refusals of a whole request."""

@@ -1,0 +1,1 @@
+"""Plans, moves and reports of `ottla cluster`."""

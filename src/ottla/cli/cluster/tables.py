@@ -1,0 +1,101 @@
+"""The reports of `ottla cluster status` and `quorum`: as values for JSON, and as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+_METADATA_TOPIC = "__cluster_metadata"
+_LISTED = 10
+
+
+def status_report(connected: Cluster) -> dict[str, Any]:
+    from ottla.client.balancing import spread
+    from ottla.client.reassignments import view
+
+    seen = view(connected)
+    held = spread(seen.brokers, seen.replicas)
+    leading = {broker.id: 0 for broker in seen.brokers}
+    for leader in seen.leaders.values():
+        if leader in leading:
+            leading[leader] += 1
+    return {
+        "cluster_id": seen.cluster_id,
+        "controller": seen.controller_id,
+        "nodes": [
+            {
+                "id": broker.id,
+                "address": seen.addresses[broker.id],
+                "rack": broker.rack,
+                "replicas": held[broker.id][0],
+                "leaders": leading[broker.id],
+            }
+            for broker in seen.brokers
+        ],
+        "partitions": len(seen.replicas),
+        "under_replicated": [f"{topic}-{index}" for topic, index in seen.under_replicated],
+        "without_leader": [f"{topic}-{index}" for topic, index in seen.leaderless],
+        "moving": [f"{topic}-{index}" for topic, index in sorted(seen.moving)],
+    }
+
+
+def status_table(report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from ottla.cli.terminal.output import console
+
+    screen = console()
+    table = Table("node", "address", "rack", "replicas", "leaders", title=f"cluster {report['cluster_id']}")
+    for node in report["nodes"]:
+        row = (node["id"], node["address"], node["rack"] or "", node["replicas"], node["leaders"])
+        table.add_row(*map(str, row))
+    screen.print(table)
+    screen.print(f"{report['partitions']} partitions")
+    for name, words in (
+        ("under_replicated", "with fewer replicas in sync than assigned"),
+        ("without_leader", "without a leader"),
+        ("moving", "being moved"),
+    ):
+        partition_names = report[name]
+        if partition_names:
+            more = f" and {len(partition_names) - _LISTED} more" if len(partition_names) > _LISTED else ""
+            screen.print(f"{len(partition_names)} {words}: {', '.join(partition_names[:_LISTED])}{more}")
+
+
+def quorum_report(connected: Cluster) -> dict[str, Any]:
+    from ottla.client.errors import check
+    from ottla.protocol.generated import describe_quorum_request as messages
+    from ottla.protocol.generated.describe_quorum_response import DescribeQuorumResponse
+
+    topic = messages.TopicData(_METADATA_TOPIC, [messages.PartitionData(0)])
+    request = messages.DescribeQuorumRequest(topics=[topic])
+    answer = connected.controller_call("describeQuorum", request, DescribeQuorumResponse, lambda a: a.error_code)
+    check(answer.error_code, answer.error_message)
+    quorum = answer.topics[0].partitions[0]
+    check(quorum.error_code, quorum.error_message)
+    end = max((r.log_end_offset for r in [*quorum.current_voters, *quorum.observers]), default=0)
+    return {
+        "leader": quorum.leader_id,
+        "epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "replicas": [
+            {"id": replica.replica_id, "role": role, "end": replica.log_end_offset, "lag": end - replica.log_end_offset}
+            for role, replicas in (("voter", quorum.current_voters), ("observer", quorum.observers))
+            for replica in sorted(replicas, key=lambda r: r.replica_id)
+        ],
+    }
+
+
+def quorum_table(report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from ottla.cli.terminal.output import console
+
+    title = f"leader {report['leader']}, epoch {report['epoch']}, high watermark {report['high_watermark']}"
+    table = Table("node", "role", "end offset", "lag", title=title)
+    for replica in report["replicas"]:
+        role = "leader" if replica["id"] == report["leader"] else replica["role"]
+        table.add_row(str(replica["id"]), role, str(replica["end"]), str(replica["lag"]))
+    console().print(table)

@@ -1,0 +1,1 @@
+"""The checks of `ottla doctor`: connection, cluster, files, security."""

@@ -1,0 +1,1 @@
+"""Records of a topic for the verbs: positions, readers, filters, formats, encodings."""

@@ -1,0 +1,1 @@
+"""What a verb shows on a terminal, and the signals that stop a verb."""

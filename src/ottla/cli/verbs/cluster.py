@@ -1,0 +1,184 @@
+"""`ottla cluster`: who is in it, how the quorum is, and moving partitions between nodes.
+
+Moves are asked for a few at a time and watched until they are done. What is left to do is always read from the cluster
+itself, so an interrupted command goes on where it was when it is called again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.options.combinations import refuse_together
+from ottla.cli.options.connecting import located
+
+if TYPE_CHECKING:
+    from ottla.cli.options.profiles import Profile
+    from ottla.client.balancing import Assignment
+    from ottla.client.cluster import Cluster
+    from ottla.client.reassignments import ClusterView
+
+_output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+_at_once = click.option("--at-once", default=20, show_default=True, help="Partitions that move at the same time.")
+
+
+@click.group()
+def cluster() -> None:
+    r"""Look at a cluster and move partitions between its nodes.
+
+    \b
+    Examples:
+      ottla cluster status
+      ottla cluster drain 2
+      ottla cluster reassign orders:0 --replicas 2,3,1
+    """
+
+
+@cluster.command()
+@located
+@_output
+def status(where: Profile, output: str) -> None:
+    """Nodes, how replicas and leaders are spread, and what is not well."""
+
+    def show(connected: Cluster) -> None:
+        from ottla.cli.cluster.tables import status_report, status_table
+
+        report = status_report(connected)
+        click.echo(json.dumps(report, indent=2)) if output == "json" else status_table(report)
+
+    _with_cluster(where, show)
+
+
+@cluster.command()
+@located
+@_output
+def quorum(where: Profile, output: str) -> None:
+    """The controllers: who leads, how far the others are."""
+
+    def show(connected: Cluster) -> None:
+        from ottla.cli.cluster.tables import quorum_report, quorum_table
+
+        report = quorum_report(connected)
+        click.echo(json.dumps(report, indent=2)) if output == "json" else quorum_table(report)
+
+    _with_cluster(where, show)
+
+
+@cluster.command()
+@located
+@_at_once
+@click.argument("node", type=int)
+def drain(where: Profile, at_once: int, node: int) -> None:
+    """Move everything off NODE while clients go on. Call it again to go on after an interruption."""
+
+    def run(connected: Cluster) -> None:
+        from ottla.client.balancing import plan_drain
+        from ottla.client.reassignments import view
+
+        seen = view(connected)
+        held = sum(node in replicas for replicas in seen.replicas.values())
+        if not held and node not in seen.addresses:
+            raise click.ClickException(f"there is no node {node} in this cluster: it has {sorted(seen.addresses)}")
+        _move(connected, lambda now: plan_drain(now.brokers, now.replicas, node), at_once, f"draining node {node}")
+        click.echo(f"node {node} holds no replicas")
+
+    _with_cluster(where, run)
+
+
+@cluster.command()
+@located
+@_at_once
+def balance(where: Profile, at_once: int) -> None:
+    """Spread replicas and leaders evenly over the nodes."""
+
+    def run(connected: Cluster) -> None:
+        from ottla.client.balancing import plan_balance
+        from ottla.client.reassignments import elect_preferred, view
+
+        _move(connected, lambda now: plan_balance(now.brokers, now.replicas), at_once, "balancing")
+        now = view(connected)
+        wrong = [
+            p for p, replicas in now.replicas.items() if now.leaders[p] != replicas[0] and replicas[0] in now.isr[p]
+        ]
+        changed = elect_preferred(connected, wrong)
+        click.echo(f"balanced; {changed} leaders changed")
+
+    _with_cluster(where, run)
+
+
+@cluster.command()
+@located
+@_at_once
+@click.argument("target", required=False)
+@click.option("--replicas", help="Node ids, the preferred leader first: 1,2,3.")
+@click.option("--factor", type=click.IntRange(1, 100), help="A new replication factor; the nodes are chosen.")
+@click.option("--file", type=click.Path(path_type=Path, exists=True), help="A plan in kafka-reassign-partitions' JSON.")
+@click.option("--cancel", is_flag=True, help="Stop what is under way and go back, of TARGET or of all.")
+def reassign(
+    where: Profile,
+    at_once: int,
+    target: str | None,
+    replicas: str | None,
+    factor: int | None,
+    file: Path | None,
+    *,
+    cancel: bool,
+) -> None:
+    r"""Give TARGET (TOPIC or TOPIC:PARTITION) other replicas.
+
+    \b
+    Examples:
+      ottla cluster reassign orders:0 --replicas 2,3,1
+      ottla cluster reassign orders --factor 3
+      ottla cluster reassign --file plan.json
+    """
+    chosen = [option for option in (replicas, factor, file, cancel or None) if option is not None]
+    if len(chosen) != 1:
+        raise click.UsageError("say one of --replicas, --factor, --file or --cancel")
+    refuse_together("TARGET", target, "--file", file, "the plan names its partitions")
+
+    def run(connected: Cluster) -> None:
+        from ottla.cli.cluster.plans import chosen_partitions, planner
+        from ottla.client.reassignments import cancel as stop
+        from ottla.client.reassignments import view
+
+        if cancel:
+            seen = view(connected)
+            moving = sorted(seen.moving if target is None else seen.moving & {*chosen_partitions(seen, target)})
+            stop(connected, moving)
+            click.echo(f"cancelled {len(moving)} reassignments")
+            return
+        plan = planner(view(connected), target, replicas, factor, file)
+        _move(connected, plan, at_once, "reassigning")
+        click.echo("done")
+
+    _with_cluster(where, run)
+
+
+def _move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once: int, title: str) -> None:
+    from ottla.cli.cluster.moves import move
+
+    move(connected, plan, max(at_once, 1), title)
+
+
+def _with_cluster(where: Profile, run: Callable[[Cluster], Any]) -> None:
+    """Prints one line for an error of the cluster, with exit code 1."""
+    from ottla.cli.options.reachability import open_cluster
+    from ottla.client.balancing import ImpossiblePlan
+    from ottla.client.errors import ClientError
+    from ottla.model.errors import KafkaError
+
+    try:
+        with open_cluster(where) as connected:
+            run(connected)
+    except KafkaError as error:
+        click.echo(f"ottla: {error.code.name}: {error.message}", err=True)
+        sys.exit(1)
+    except (ClientError, ImpossiblePlan) as error:
+        click.echo(f"ottla: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,105 @@
+"""`ottla connect`: connectors from configuration files, with Kafka Connect's names and no JVM."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import threading
+
+import click
+
+from ottla.cli.options.settings_file import settings_option
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def connect() -> None:
+    r"""Connectors: data in from files and databases, out to tables, each record exactly once.
+
+    \b
+    Examples:
+      ottla connect run orders-source.yaml orders-sink.yaml
+    """
+
+
+@connect.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "-b",
+    "--bootstrap-servers",
+    envvar="OTTLA_BOOTSTRAP_SERVERS",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="The cluster's brokers.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A client setting, such as security.protocol=SSL.",
+)
+@settings_option("bootstrap-servers: ..., property.sasl.password: ...")
+@click.option("--once", is_flag=True, help="End when nothing is left to move.")
+@click.option("--state", metavar="DIR", help="Where it says how it does, for the console; as with `ottla pipeline`.")
+def run(
+    *, files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, ...], once: bool, state: str | None
+) -> None:
+    r"""Run the connectors of the configuration FILES (YAML or JSON) here, until Ctrl-C.
+
+    One that fails is started again after a pause, five times; the others go on.
+
+    \b
+    Example:
+      name: access-log
+      connector.class: file-source
+      file: /var/log/nginx/access.log
+      topic: access-log
+    """
+    from ottla.cli.connectors.runs import ConnectorRun, Outage
+    from ottla.cli.connectors.status import ConnectorStatus
+    from ottla.cli.options.reachability import wait_for_listener
+    from ottla.connect.clients import quiet
+    from ottla.connect.config import connector_class, load_config
+
+    client = {"bootstrap.servers": bootstrap_servers}
+    for each in properties:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
+        client[name.strip()] = value.strip()
+    stopping = threading.Event()
+    configs = [load_config(path) for path in files]
+    for config in configs:
+        connector_class(config)
+    wait_for_listener(bootstrap_servers)
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda *_: stopping.set())
+    outage = Outage(bootstrap_servers, stopping)
+    runs = []
+    for path, config in zip(files, configs, strict=True):
+        status = ConnectorStatus(state, config, _words_again(path, bootstrap_servers, properties, state))
+        runs.append(ConnectorRun(config, quiet(client), status, stopping.is_set))
+    if not once:
+        outage.begin()
+    threads = []
+    for run_ in runs:
+        target = run_.once if once else functools.partial(run_.until_stopped, outage)
+        threads.append(threading.Thread(target=target, name=run_.name))
+        threads[-1].start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.2)
+    for run_ in runs:
+        if not run_.error:
+            click.echo(f"{run_.name}: {run_.count:,} records")
+    sys.exit(1 if any(run_.error for run_ in runs) else 0)
+
+
+def _words_again(path: str, bootstrap_servers: str, properties: tuple[str, ...], state: str | None) -> list[str]:
+    """How to start this one connector again."""
+    words = [os.path.abspath(path), "--bootstrap-servers", bootstrap_servers]
+    for each in properties:
+        words += ["--property", each]
+    return words if state is None else [*words, "--state", os.path.abspath(state)]

@@ -1,0 +1,118 @@
+"""`ottla doctor`: what is wrong with a connection or a cluster, and what to do about it. Exit code 1 when something is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options.combinations import is_set
+from ottla.cli.options.connecting import connected
+
+if TYPE_CHECKING:
+    from ottla.cli.doctor.findings import Finding
+    from ottla.cli.options.connecting import Target
+    from ottla.client.cluster import Cluster
+
+MAX_TOPICS = 1_000
+"""Topics that --security looks at."""
+_MARKS = {"error": ("x", "red"), "warning": ("!", "yellow"), "ok": ("ok", "green")}
+
+
+@click.command()
+@click.option(
+    "--lag", type=click.IntRange(1), default=100_000, show_default=True, help="A group this far behind is reported."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 120), default=5.0, show_default=True, help="Seconds for each step."
+)
+@click.option("--security", is_flag=True, help="List what is open and what closes it, instead.")
+@click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False),
+              help="With --security: a server.properties and its files, instead of a running cluster.")  # fmt: skip
+@click.option("--http", "urls", multiple=True, metavar="URL",
+              help="With --security: a registry, console or other HTTP server to try without a login.")  # fmt: skip
+@connected
+def doctor(
+    target: Target, *, lag: int, timeout: float, security: bool, config_file: str | None, urls: tuple[str, ...]
+) -> None:
+    r"""Check the way to a cluster, then the cluster; with --security what is open.
+
+    \b
+    Examples:
+      ottla doctor
+      ottla doctor -b broker:9093 -X security.protocol=SSL
+      ottla doctor --profile prod -o json
+      ottla doctor --security --config /etc/ottla/server.properties
+      ottla doctor --security -b broker:9092 --http http://broker:8081/subjects
+    """
+    from ottla.cli.terminal.output import show_tree
+
+    if not security and (config_file or urls):
+        raise click.UsageError("--config and --http belong to --security")
+    found = examine_security(target, config_file, urls, timeout) if security else examine(target, lag, timeout)
+    if target.output == "table":
+        for one in found:
+            _print(one)
+    else:
+        show_tree([one._asdict() for one in found], target.output)
+    if any(one.level == "error" for one in found):
+        sys.exit(1)
+
+
+def examine(target: Target, lag: int, timeout: float) -> list[Finding]:
+    from ottla.cli.doctor.cluster import check_cluster
+    from ottla.cli.doctor.connection import Reached, check_connection
+
+    reached = Reached()
+    found = list(check_connection(target.profile, reached, timeout))
+    if reached.metadata is not None:
+        with target.cluster() as cluster:
+            found += check_cluster(cluster, lag)
+    return found
+
+
+def examine_security(target: Target, config_file: str | None, urls: tuple[str, ...], timeout: float) -> list[Finding]:
+    from ottla.cli.doctor.security import check_http, check_settings, check_topics
+
+    found: list[Finding] = []
+    if config_file is not None:
+        from ottla.cli.doctor.files import check_files
+        from ottla.env.config.properties import parse_properties
+
+        with open(config_file, encoding="utf-8", errors="replace") as file:
+            values = parse_properties(file.read())
+        found += [*check_settings(values, config_file), *check_files(config_file, values)]
+    elif not urls or is_set("bootstrap") or is_set("profile"):
+        from ottla.client.configs import ConfigResourceType, describe_configs
+
+        with target.cluster() as cluster:
+            for broker in cluster.describe("describeCluster").brokers:
+                node = str(broker.node_id)
+                rows = describe_configs(cluster, ConfigResourceType.BROKER, [node]).get(node, [])
+                values = {row.name: row.value or "" for row in rows}
+                found += check_settings(values, f"broker {node}")
+            found += check_topics(_topic_settings(cluster))
+    found += [check_http(url, timeout) for url in urls]
+    return found
+
+
+def _topic_settings(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """The settings that the first topics have of their own."""
+    from ottla.client.configs import ConfigResourceType, describe_configs
+
+    names = [topic.name for topic in cluster.describe("describeTopics", None).topics if topic.name][:MAX_TOPICS]
+    found: dict[str, dict[str, str]] = {}
+    for first in range(0, len(names), 100):
+        rows = describe_configs(cluster, ConfigResourceType.TOPIC, names[first : first + 100])
+        found |= {name: {row.name: row.value or "" for row in settings} for name, settings in rows.items()}
+    return found
+
+
+def _print(one: Finding) -> None:
+    from ottla.cli.terminal.output import styled
+
+    mark, colour = _MARKS[one.level]
+    click.echo(f"{styled(f'{mark:>2}', fg=colour, bold=True)} {one.name}: {one.seen}")
+    if one.fix:
+        click.echo(f"   fix: {one.fix}")

@@ -1,0 +1,87 @@
+"""`ottla topic forget`: the values of one key become unreadable, wherever copies of the files are."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options.connecting import connected
+
+if TYPE_CHECKING:
+    from ottla.cli.options.connecting import Target
+
+
+@click.command()
+@click.argument("name")
+@click.option("--key", help="The key, as text.")
+@click.option("--key-hex", help="The key, as hexadecimal digits.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=60.0, show_default=True,
+              help="Seconds to read the topic until no value of the key is left; 0 does not look.")  # fmt: skip
+@connected
+def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes: bool, wait_s: float) -> None:  # noqa: FBT001 - click passes flags so
+    r"""Erase the values of one key, for good.
+
+    Its records stay where they are, with their key, a null value and no headers. Needs encryption at rest: the keys that
+    encrypted the values are destroyed, so that no copy of the files can be read with what is left. Records of the key
+    that are written from now on are not touched.
+
+    \b
+    Example:
+      ottla topic forget user.shop.orders.avro --key customer-4711
+    """
+    from ottla.client.configs import APPEND, ConfigResourceType, alter_configs
+    from ottla.client.offsets import end_offsets
+    from ottla.client.topics import describe_topics
+    from ottla.model.erasures import SETTING, Erasure, key_hash
+
+    if (key is None) == (key_hex is None):
+        raise click.UsageError("give the key by --key or by --key-hex")
+    wanted = _key(key, key_hex)
+    if not yes:
+        click.confirm(f"erase every value of that key in {name}, for good?", abort=True)
+    with target.cluster() as cluster:
+        found = describe_topics(cluster, [name])[0]
+        places = [(name, row.partition) for row in found.partitions]
+        latest = end_offsets(cluster, places)
+        if len(latest) < len(places):
+            raise click.ClickException("a partition has no leader: try again when all of them answer")
+        ends = {number: end for (_, number), end in latest.items() if end}
+        if not ends:
+            click.echo(f"{name} is empty: there is nothing to forget")
+            return
+        erasure = Erasure(key_hash(name, wanted), ends)
+        alter_configs(cluster, ConfigResourceType.TOPIC, name, [(SETTING, APPEND, str(erasure))])
+    click.echo(f"{name}: every replica erases the key's values, up to the {sum(ends.values())} offsets of now")
+    if wait_s and not _gone(target, name, wanted, ends, time.monotonic() + wait_s):
+        raise click.ClickException(f"values of the key can still be read after {wait_s:g} s; a replica may be behind")
+    if wait_s:
+        click.echo("no value of the key can be read any more")
+
+
+def _key(key: str | None, key_hex: str | None) -> bytes:
+    try:
+        return bytes.fromhex(key_hex) if key_hex is not None else (key or "").encode()
+    except ValueError:
+        raise click.UsageError("--key-hex is not hexadecimal") from None
+
+
+def _gone(target: Target, name: str, key: bytes, ends: dict[int, int], deadline: float) -> bool:
+    """Reads the topic until it shows no value of the key below the ends."""
+    from ottla.cli.records.reading import Reading
+    from ottla.cli.records.start_position import When
+
+    while time.monotonic() < deadline:
+        reading = Reading(target, name, When(beginning=True))
+        left = sum(
+            message.key() == key and message.value() is not None and message.offset() < ends.get(message.partition(), 0)
+            for batch in reading.batches(follow=False)
+            for message in batch
+        )
+        reading.close()
+        if not left:
+            return True
+        time.sleep(0.5)
+    return False

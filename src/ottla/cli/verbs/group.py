@@ -1,0 +1,135 @@
+"""`ottla group`: consumer groups, their lag, and where they start again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options.connecting import connected
+
+if TYPE_CHECKING:
+    from ottla.cli.options.connecting import Target
+
+
+@click.group()
+def group() -> None:
+    r"""Groups: who reads what, and how far behind.
+
+    \b
+    Examples:
+      ottla group list
+      ottla group describe billing
+      ottla group reset billing orders --to -10m --execute
+    """
+
+
+@group.command("list")
+@connected
+def list_(target: Target) -> None:
+    """All groups, with type and state."""
+    from ottla.cli.terminal.output import show
+    from ottla.client.groups import list_groups
+
+    with target.cluster() as cluster:
+        rows = [
+            {
+                "group": group_row.group_id,
+                "type": group_row.group_type,
+                "state": group_row.group_state,
+                "protocol": group_row.protocol_type,
+            }
+            for group_row in sorted(list_groups(cluster), key=lambda group_row: group_row.group_id)
+        ]
+    show(rows, target.output)
+
+
+@group.command()
+@click.argument("name")
+@connected
+def describe(target: Target, name: str) -> None:
+    """A group's members, offsets and lag."""
+    from ottla.cli.terminal.output import show, show_tree
+    from ottla.client.groups import committed_offsets, describe_group
+    from ottla.client.offsets import end_offsets
+
+    with target.cluster() as cluster:
+        described_group = describe_group(cluster, name)
+        committed = committed_offsets(cluster, name)
+        owners = {place: member for member in described_group.members for place in member.assignment}
+        ends = end_offsets(cluster, {*committed, *owners})
+    rows = []
+    for place in sorted({*committed, *owners}):
+        offset, end = committed.get(place), ends.get(place)
+        rows.append({
+            "topic": place[0], "partition": place[1], "offset": offset, "end": end,
+            "lag": end - offset if offset is not None and end is not None else None,
+            "member": owners[place].client_id if place in owners else None,
+            "host": owners[place].host if place in owners else None,
+        })  # fmt: skip
+    lag = sum(row["lag"] or 0 for row in rows if isinstance(row["lag"], int))
+    if target.output != "table":
+        show_tree(
+            {
+                "group": name,
+                "state": described_group.state,
+                "lag": lag,
+                "members": len(described_group.members),
+                "partitions": rows,
+            },
+            target.output,
+        )
+        return
+    click.echo(f"{name}  {described_group.state}  {len(described_group.members)} members  lag {lag}")
+    show(rows, "table")
+
+
+@group.command()
+@click.argument("name")
+@click.argument("topic")
+@click.option("--to", "where", required=True, metavar="WHERE", help="beginning, end, an offset, -10m, or a date.")
+@click.option("--execute", is_flag=True, help="Do it; without this the plan is only shown.")
+@connected
+def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """Where a group without members shall read on."""
+    from ottla.cli.kafka.consumer_groups_reset import by_time, in_range
+    from ottla.cli.records.start_position import parse_when
+    from ottla.cli.terminal.output import show
+    from ottla.client.groups import commit_offsets
+    from ottla.client.offsets import offsets_or_raise
+    from ottla.client.topics import leaders_of
+    from ottla.protocol.offset_timestamps import EARLIEST, LATEST
+
+    moment = parse_when(where)
+    if moment.stored:
+        raise click.UsageError("--to stored is where the group stands already: there is nothing to reset")
+    with target.cluster() as cluster:
+        places = sorted(leaders_of(cluster, [topic]))
+        if moment.offset is not None:
+            plan = in_range(cluster, dict.fromkeys(places, moment.offset))
+        elif moment.timestamp_ms is not None:
+            plan = by_time(cluster, places, moment.timestamp_ms)
+        else:
+            when = EARLIEST if moment.beginning else LATEST
+            plan = {place: row.offset for place, row in offsets_or_raise(cluster, dict.fromkeys(places, when)).items()}
+        if execute:
+            commit_offsets(cluster, name, plan)
+    show(
+        [{"topic": place[0], "partition": place[1], "offset": offset} for place, offset in sorted(plan.items())],
+        target.output,
+    )
+    if not execute:
+        click.echo("this is only the plan: add --execute", err=True)
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True)
+@connected
+def delete(target: Target, names: tuple[str, ...]) -> None:
+    """Delete groups that have no members."""
+    from ottla.client.groups import delete_group
+
+    with target.cluster() as cluster:
+        for name in names:
+            delete_group(cluster, name)
+            click.echo(f"deleted {name}")

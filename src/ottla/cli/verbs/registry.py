@@ -1,0 +1,95 @@
+"""`ottla registry`: a schema registry beside any Kafka cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from ottla.cli.options.access_rules import access_rules_option
+from ottla.cli.options.combinations import is_set, named, refuse_together
+from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
+
+
+@click.command()
+@click.option(
+    "-b",
+    "--bootstrap-servers",
+    envvar="OTTLA_BOOTSTRAP_SERVERS",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="The brokers.",
+)
+@click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
+              help="Where to answer; port 0 takes a free one.")  # fmt: skip
+@click.option("--advertised-url", help="URL for other instances; else from --listen.")
+@click.option("--topic", default="_schemas", show_default=True, help="The compacted topic.")
+@click.option("--group-id", default="schema-registry", show_default=True, callback=named,
+              help="The group of instances.")  # fmt: skip
+@click.option("--alone", is_flag=True, help="Write without an election.")
+@click.option("--replication-factor", default=3, show_default=True, help="Of the topic when it is made.")
+@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema.")
+@click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
+              help="A setting of librdkafka, which `ps` shows.")  # fmt: skip
+@click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
+              help="Settings of librdkafka, NAME=VALUE lines.")  # fmt: skip
+@web_options
+@allow_open_option
+@access_rules_option
+@click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
+              help="Who forwards writes to the elected writer.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, metavar="URL",
+              help="An instance to forward writes and logins to.")  # fmt: skip
+@click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
+              help="A secret that all instances share.")  # fmt: skip
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+              help="A further name of this host, or .example.org.")  # fmt: skip
+@click.option("--forward-ca", help="PEM certificates to trust when forwarding.")
+@click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
+def registry(
+    *,
+    listen: str,
+    properties: tuple[str, ...],
+    client_config: str | None,
+    allow_open: bool,
+    until_stdin_closes: bool,
+    **options: object,
+) -> None:
+    r"""Run a schema registry: Confluent's REST API over a compacted topic.
+
+    Start as many as you like with the same --group-id; one of them writes, the others forward to it.
+
+    \b
+    Examples:
+      ottla registry --bootstrap-servers 127.0.0.1:9092
+      ottla registry -b kafka1:9092 -l 0.0.0.0:8081 --users users.txt
+    """
+    from ottla.env.config.properties import parse_properties
+    from ottla.registry.server import serve
+    from ottla.registry.settings import RegistrySettings
+
+    refuse_together(
+        "--alone", options["alone"], "--group-id", options["group_id"] if is_set("group_id") else None,
+        "an instance that is alone joins no group",
+    )  # fmt: skip
+    host, _, port = listen.rpartition(":")
+    if not port.isdigit() or not host:
+        raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
+    refuse_open("the schema registry", host, options, allow_open=allow_open)
+    client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
+    for pair in properties:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise click.UsageError(f"--client-property {name!r} is not NAME=VALUE")
+        client_properties[name.strip()] = value.strip()
+    settings = RegistrySettings(
+        host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
+    )  # fmt: skip
+    asyncio.run(
+        serve(
+            settings,
+            lambda url: click.echo(f"the schema registry is up at {url}"),
+            until_stdin_closes=until_stdin_closes,
+        )
+    )

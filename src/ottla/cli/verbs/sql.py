@@ -1,0 +1,107 @@
+"""`ottla sql`: a query over topics and Delta tables, answered by DuckDB with no JVM."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.options.connecting import located
+
+if TYPE_CHECKING:
+    from ottla.cli.options.profiles import Profile
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("query")
+@located
+@click.option("--delta", "tables", multiple=True, metavar="NAME=PATH", help="A Delta table that the query may name.")
+@click.option("--max-records", type=click.IntRange(1), help="Only the newest records of each partition.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+def sql(
+    where: Profile,
+    query: str,
+    tables: tuple[str, ...],
+    max_records: int | None,
+    output: str,
+) -> None:
+    r"""Answer a SQL QUERY over topics.
+
+    A topic is a table of its name; quote one with dots or dashes. Its columns are key, value (text), json, topic,
+    partition, offset, timestamp, headers, key_bytes and value_bytes.
+
+    \b
+    Examples:
+      ottla sql "select json->>'page' as page, count(*) as n from hits group by all order by n desc"
+      ottla sql 'select * from "hits-per-minute" limit 5' -o json
+      ottla sql "select * from totals" --delta totals=tables/totals
+    """
+    from ottla.tables.query import run_sql
+
+    client = {**where.properties, "bootstrap.servers": where.bootstrap}
+    more, notes = _delta_tables(tables)
+    rows, offsets = run_sql(client, query, max_records=max_records, more=more)
+    if output == "json":
+        for row in rows.to_pylist():
+            click.echo(json.dumps(row, default=_plain))
+    elif output == "csv":
+        import csv
+
+        out = csv.writer(sys.stdout)
+        out.writerow(rows.column_names)
+        out.writerows([_cell(value) for value in row.values()] for row in rows.to_pylist())
+    else:
+        from rich.markup import escape
+        from rich.table import Table
+
+        from ottla.cli.terminal.output import console
+
+        table = Table()
+        for name in rows.column_names:
+            table.add_column(escape(name), overflow="fold")
+        for row in rows.to_pylist():
+            table.add_row(*[escape(_text(value)) for value in row.values()])
+        console().print(table)
+        if when := _true_at(offsets, notes):
+            click.echo(when)
+
+
+def _delta_tables(table_paths: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
+    from ottla.connect.sinks.delta import read_delta
+
+    tables: dict[str, object] = {}
+    notes = []
+    for table_path in table_paths:
+        name, separator, path = table_path.partition("=")
+        if not separator:
+            raise click.UsageError(f"--delta {table_path!r} is not NAME=PATH")
+        tables[name], note = read_delta(path)
+        if note:
+            notes.append(f"{name} at {note.get('ottla.offsets', '?')}")
+    return tables, notes
+
+
+def _true_at(offsets: Mapping[Any, int], notes: list[str]) -> str | None:
+    parts = [f"{partition}@{offset}" for partition, offset in offsets.items()] + notes
+    return f"true at {', '.join(parts)}" if parts else None
+
+
+def _plain(value: object) -> object:
+    """DuckDB's sums are decimals."""
+    if isinstance(value, Decimal):
+        return int(value) if value == int(value) else float(value)
+    return _text(value)
+
+
+def _cell(value: object) -> str:
+    return json.dumps(value, default=_plain) if isinstance(value, list | dict) else _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "" if value is None else str(value)

@@ -1,0 +1,93 @@
+"""`ottla top`: the overview in a terminal, live."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options.connecting import located
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from ottla.cli.options.profiles import Profile
+    from ottla.console.cluster.history import History
+    from ottla.console.cluster.snapshot import ClusterSnapshot
+
+
+@click.command()
+@located
+@click.option("--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between looks.")
+@click.option("--count", default=0, help="Look this many times, then end; 0 goes on until Ctrl-C.")
+def top(where: Profile, every: float, count: int) -> None:
+    r"""Brokers, the busiest topics and the groups that are behind, live.
+
+    \b
+    Examples:
+      ottla top
+      ottla top -b broker:9092
+    """
+    from rich.live import Live
+
+    from ottla.cli.options.reachability import open_cluster
+    from ottla.client.errors import ClientError
+    from ottla.console.cluster.collect import collect
+    from ottla.console.cluster.history import History
+    from ottla.model.errors import KafkaError
+
+    history, looks = History(), 0
+    try:
+        with (
+            open_cluster(where, "10000") as cluster,
+            Live(auto_refresh=False, screen=sys.stdout.isatty() and not count) as live,
+        ):
+            while True:
+                snapshot = collect(cluster)
+                history.add(snapshot)
+                live.update(screen(snapshot, history), refresh=True)
+                looks += 1
+                if looks == count:
+                    return
+                time.sleep(every)
+    except KeyboardInterrupt:
+        return
+    except (ClientError, KafkaError) as error:
+        click.echo(f"ottla top: {error}", err=True)
+        sys.exit(1)
+
+
+def screen(snapshot: ClusterSnapshot, history: History) -> Group:
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ottla.console.render import count as number
+    from ottla.console.render import size, span
+
+    brokers = Table("broker", "address", "leads", "holds", "size", "disk free", title="Brokers", title_justify="left")
+    for row in snapshot.brokers:
+        role = f"{row.id} *" if row.id == snapshot.controller_id else str(row.id)
+        brokers.add_row(
+            role, f"{row.host}:{row.port}", str(row.leaders), str(row.replicas), size(row.size), size(row.disk_free)
+        )
+    topics = Table("topic", "partitions", "records", "records/s", "size", "state", title="Topics", title_justify="left")
+    rated = sorted(
+        (((history.written_by_topic[t.name].rate() or 0.0) if t.name in history.written_by_topic else 0.0), t.name)
+        for t in snapshot.topics.values()
+        if not t.internal
+    )[::-1]
+    for rate, name in rated[:10]:
+        topic = snapshot.topics[name]
+        state = "no leader" if topic.leaderless else "under-replicated" if topic.under_replicated else "well"
+        topics.add_row(name, str(len(topic.partitions)), number(topic.records), number(rate), size(topic.size), state)
+    groups = Table("group", "kind", "state", "lag", "behind by", title="Groups", title_justify="left")
+    lags = sorted(((lag, name) for name, lag in history.lags(snapshot).items()), key=lambda p: -p[0].records)
+    for lag, name in lags[:10]:
+        group = snapshot.groups[name]
+        groups.add_row(escape(name), group.kind, group.state, number(lag.records), span(lag.seconds))
+    written = history.written.rate()
+    head = f"cluster {snapshot.cluster_id}  {len(snapshot.brokers)} brokers  {number(written)} records/s written"
+    return Group(head, brokers, topics, groups)

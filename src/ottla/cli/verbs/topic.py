@@ -1,0 +1,201 @@
+"""`ottla topic`: list, describe, create, alter and delete topics, with advice where there is a choice."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options.connecting import connected
+from ottla.cli.verbs.forget import forget
+
+if TYPE_CHECKING:
+    from ottla.cli.options.connecting import Target
+
+NAME_RULE = re.compile(
+    r"[a-z][a-z0-9-]*\.[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*\.(avro|json|protobuf|parquet|csv|text|binary)"
+)
+
+
+def advised_partitions(brokers: int) -> int:
+    """3 for each broker of a small cluster (< 6), 2 for each of a large one (> 12), and between the two in between."""
+    if brokers < 6:
+        return 3 * brokers
+    return 2 * brokers if brokers > 12 else max(15, 2 * brokers)
+
+
+def advised_replication(brokers: int) -> int:
+    """3, or as many as there are brokers."""
+    return min(3, brokers)
+
+
+@click.group()
+def topic() -> None:
+    r"""Topics: look, create, change, delete.
+
+    \b
+    Examples:
+      ottla topic list
+      ottla topic create user.shop.orders.avro --config retention.ms=604800000
+      ottla topic describe orders -o json
+    """
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="Internal topics too.")
+@connected
+def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """All topics, with partitions and replicas."""
+    from ottla.cli.terminal.output import show
+    from ottla.client.topics import list_topics
+
+    with target.cluster() as cluster:
+        rows = [
+            {
+                "topic": topic.name,
+                "partitions": len(topic.partitions),
+                "replicas": max((len(row.replica_nodes) for row in topic.partitions), default=0),
+                "under-replicated": sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
+            }
+            for topic in list_topics(cluster)
+            if internal or not topic.is_internal
+        ]
+    show(rows, target.output, ("topic", "partitions", "replicas", "under-replicated"))
+
+
+@topic.command()
+@click.argument("name")
+@connected
+def describe(target: Target, name: str) -> None:
+    """One topic: partitions, sizes of the log, settings that differ from the defaults."""
+    from ottla.cli.terminal.output import show, show_tree
+    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+    from ottla.client.offsets import end_offsets
+    from ottla.client.topics import describe_topics
+    from ottla.model.ids import uuid_to_str
+
+    with target.cluster() as cluster:
+        described_topic = describe_topics(cluster, [name])[0]
+        places = [(name, row.partition) for row in described_topic.partitions if row.leader is not None]
+        first, last = end_offsets(cluster, places, earliest=True), end_offsets(cluster, places)
+        settings = describe_configs(cluster, ConfigResourceType.TOPIC, [name])[name]
+    own = {row.name: row.value for row in settings if row.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG}
+    rows = [
+        {
+            "partition": row.partition,
+            "leader": row.leader,
+            "replicas": list(row.replicas),
+            "isr": list(row.isr),
+            "first": first.get((name, row.partition)),
+            "end": last.get((name, row.partition)),
+        }
+        for row in described_topic.partitions
+    ]
+    if target.output != "table":
+        show_tree(
+            {"topic": name, "id": uuid_to_str(described_topic.topic_id), "configs": own, "partitions": rows},
+            target.output,
+        )
+        return
+    click.echo(f"{name}  id {uuid_to_str(described_topic.topic_id)}")
+    for key, value in sorted(own.items()):
+        click.echo(f"  {key}={value}")
+    show(rows, "table")
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--partitions", type=click.IntRange(1, 100_000), help="How many; advised by the cluster's size without it."
+)
+@click.option(
+    "--replicas", type=click.IntRange(1, 100), help="How many; 3, or as many as there are brokers, without it."
+)
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
+@click.option("--check-name", is_flag=True, help="Refuse names that are not TYPE.DATASET.NAME.FORMAT.")
+@connected
+def create(
+    target: Target,
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    configs: tuple[str, ...],
+    check_name: bool,  # noqa: FBT001 - click passes flags so
+) -> None:
+    r"""Make a topic.
+
+    \b
+    Recommended names (checked with --check-name, or by the profile's rule):
+      <message type>.<dataset>.<data name>.<format>, such as user.shop.orders.avro
+    """
+    from ottla.client.topics import create_topic
+    from ottla.model.topic_names import has_collision_chars
+
+    if (check_name or target.profile.name_rule) and not NAME_RULE.fullmatch(name):
+        raise click.ClickException(
+            f"{name!r} is not <message type>.<dataset>.<data name>.<format>, such as user.shop.orders.avro; "
+            "formats: avro, json, protobuf, parquet, csv, text, binary"
+        )
+    pairs = dict(_pair(text) for text in configs)
+    with target.cluster() as cluster:
+        brokers = len(cluster.describe("describeCluster").brokers)
+        chosen = partitions or advised_partitions(brokers)
+        copies = replicas or advised_replication(brokers)
+        create_topic(cluster, name, partitions=chosen, replication_factor=copies, configs=pairs)
+    why = "" if partitions and replicas else f"  (advised for {brokers} broker{'s' if brokers > 1 else ''})"
+    click.echo(f"created {name}: {chosen} partitions, {copies} replica{'s' if copies > 1 else ''}{why}")
+    if brokers < 3:
+        click.echo("note: with fewer than 3 brokers a lost disk can lose data", err=True)
+    if has_collision_chars(name) and "." in name and "_" in name:
+        click.echo("note: '.' and '_' in one name can collide in metric names", err=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.ClickException(f"--config {text}: a setting is NAME=VALUE")
+    return key.strip(), value.strip()
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1, 100_000), help="The new number of partitions; keys move.")
+@click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; an empty value takes it away."
+)
+@connected
+def alter(target: Target, name: str, partitions: int | None, configs: tuple[str, ...]) -> None:
+    """More partitions, or other settings."""
+    from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, alter_configs
+    from ottla.client.topics import create_partitions
+
+    if partitions is None and not configs:
+        raise click.ClickException("nothing to change: give --partitions or --config")
+    with target.cluster() as cluster:
+        if configs:
+            pairs = [_pair(text) for text in configs]
+            changes: list[Change] = [(key, SET if value else DELETE, value) for key, value in pairs]
+            alter_configs(cluster, ConfigResourceType.TOPIC, name, changes)
+        if partitions is not None:
+            create_partitions(cluster, name, partitions, None)
+    click.echo(f"changed {name}")
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@connected
+def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """Delete topics and all that is in them."""
+    from ottla.client.topics import delete_topic
+
+    if not yes:
+        click.confirm(f"delete {', '.join(names)} and all records in it?", abort=True)
+    with target.cluster() as cluster:
+        for name in names:
+            delete_topic(cluster, name)
+            click.echo(f"deleted {name}")
+
+
+topic.add_command(forget)

@@ -1,0 +1,69 @@
+"""`ottla up`: a log on this machine with one command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ottla.cli.options.combinations import is_set, refuse_together
+from ottla.cli.options.web_options import allow_open_option
+
+PORT = click.IntRange(0, 65_535)
+MAX_PORT = 65_533
+
+
+@click.command()
+@click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path(".ottla"), show_default=True,
+              help="Where the data and the server.properties live.")  # fmt: skip
+@click.option("--host", show_default="127.0.0.1",
+              help="The address to listen on and to advertise; 0.0.0.0 advertises the machine's name.")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, MAX_PORT),
+    show_default="9092",
+    help="The port for clients; the controller and the metrics take the next two. 0 takes free ones.",
+)
+@click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True,
+              help="How many nodes, each a process of its own; their ports follow on.")  # fmt: skip
+@click.option("--registry/--no-registry", default=True, show_default=True, help="A schema registry beside the log.")
+@click.option("--registry-port", type=PORT, default=8081, show_default=True, help="The port of the schema registry.")
+@click.option("--console/--no-console", default=True, show_default=True, help="The web console beside the log.")
+@click.option("--console-port", type=PORT, default=8080, show_default=True, help="The port of the web console.")
+@allow_open_option
+def up(
+    *,
+    directory: Path,
+    host: str | None,
+    port: int | None,
+    nodes: int,
+    registry: bool,
+    registry_port: int,
+    console: bool,
+    console_port: int,
+    allow_open: bool,
+) -> None:
+    r"""Start a log on this machine: made and formatted on the first run, found again on the next.
+
+    \b
+    Examples:
+      ottla up
+      ottla up --dir /var/lib/ottla --port 19092
+      ottla up --nodes 3
+    """
+    refuse_together(
+        "--no-registry", not registry, "--registry-port", registry_port if is_set("registry_port") else None
+    )
+    refuse_together("--no-console", not console, "--console-port", console_port if is_set("console_port") else None)
+    beside = {
+        "registry_port": registry_port if registry else None,
+        "console_port": console_port if console else None,
+    }
+    if nodes > 1:
+        from ottla.server.up.cluster import up_cluster
+
+        sys.exit(up_cluster(directory, host, port, nodes, allow_open=allow_open, **beside))
+    from ottla.server.up.single import up as start
+
+    sys.exit(start(directory, host, port, allow_open=allow_open, **beside))

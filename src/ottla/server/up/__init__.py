@@ -1,0 +1,1 @@
+"""`ottla up`: one node or a cluster on this machine, with the processes beside the nodes."""
