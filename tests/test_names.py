@@ -13,15 +13,11 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "ottla"
 VAGUE = {"found", "wanted", "each", "one", "given", "known", "asked", "rest", "told"}
 NOT_CLEAN = {
-    "cli",
-    "console",
     "log",
-    "server",
 }
 """Packages that still bind vague names."""
 SHARED = {
     "Broker",  # the node's parts, and what a test starts: `ottla.testing.Broker` is a public name
-    "ConfigRow",
     "ConfigSource",
     "Logs",
     "Pace",

@@ -58,17 +58,19 @@ _PAGES = (
 )  # fmt: skip
 
 
-def make_app(given: ConsoleSettings) -> Starlette:
-    gateway = Gateway(given.bootstrap_servers, given.client)
-    access = AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts)
-    acting_users = _acting_users(gateway, access, given)
-    sampler = Sampler(gateway, given.sample_interval_s)
-    audit = AuditTrail.open("console", given.audit, gateway.librdkafka)
+def make_app(console_settings: ConsoleSettings) -> Starlette:
+    gateway = Gateway(console_settings.bootstrap_servers, console_settings.client)
+    access = AccessControl(
+        console_settings.web_access(), read_only=console_settings.read_only, hosts=console_settings.allowed_hosts
+    )
+    acting_users = _acting_users(gateway, access, console_settings)
+    sampler = Sampler(gateway, console_settings.sample_interval_s)
+    audit = AuditTrail.open("console", console_settings.audit, gateway.librdkafka)
     site = Site(
-        settings=given,
+        settings=console_settings,
         gateway=gateway,
         sampler=sampler,
-        registry=ConsoleRegistry(given.registry_url),
+        registry=ConsoleRegistry(console_settings.registry_url),
         searches=Searches(),
         access=access,
         acting_users=acting_users,
@@ -95,7 +97,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
             Mount("/static", StaticFiles(directory=_STATIC), name="static"),
         ],
         middleware=[Middleware(_Audited, audit), Middleware(BaseHTTPMiddleware, dispatch=_guard)],
-        exception_handlers={ConsoleError: _said, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
+        exception_handlers={ConsoleError: _error_page, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
         lifespan=life,
     )
     app.state.site = site
@@ -112,12 +114,12 @@ class _Audited:
         await self._app(scope, receive, send)
 
 
-def _acting_users(gateway: Gateway, access: AccessControl, given: ConsoleSettings) -> ActingUsers | None:
+def _acting_users(gateway: Gateway, access: AccessControl, console_settings: ConsoleSettings) -> ActingUsers | None:
     if not access.rules.act_as_user:
         return None
     if not access.login_needed:
         raise ConsoleError("act_as_user needs people who log in: add --users or an [oidc] section")
-    return ActingUsers(gateway, given.client)
+    return ActingUsers(gateway, console_settings.client)
 
 
 async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -160,7 +162,7 @@ def _with_headers(response: Response, path: str) -> Response:
     return response
 
 
-async def _said(request: Request, error: ConsoleError) -> Response:
+async def _error_page(request: Request, error: ConsoleError) -> Response:
     return error_response(request, error)
 
 

@@ -135,21 +135,21 @@ class Provider:
             post_logout_redirect_uri=back,
         )
 
-    def check_answer(self, attempt: Attempt, given: Mapping[str, str]) -> str:
+    def check_answer(self, attempt: Attempt, parameters: Mapping[str, str]) -> str:
         """The code of the browser's return; ConsoleError when the answer is not to our question (RFC 6749, RFC 9207)."""
-        if not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
+        if not hmac.compare_digest(parameters.get("state", "").encode(), attempt.state.encode()):
             raise ConsoleError("this login was not begun here; log in again", status=403)
-        issuer = given.get("iss")
+        issuer = parameters.get("iss")
         if issuer is None and self._discovered().get("authorization_response_iss_parameter_supported") is True:
             raise ConsoleError("the provider's answer does not name its issuer; log in again", status=403)
         if issuer is not None and issuer != self._rules.issuer:
             raise ConsoleError("the answer comes from another provider; log in again", status=403)
-        if "error" in given:
-            said = given.get("error_description") or given["error"]
-            raise ConsoleError(f"the provider refused the login: {said[:200]}", status=403)
-        if not given.get("code"):
+        if "error" in parameters:
+            description = parameters.get("error_description") or parameters["error"]
+            raise ConsoleError(f"the provider refused the login: {description[:200]}", status=403)
+        if not parameters.get("code"):
             raise ConsoleError("the provider's answer has no code; log in again", status=403)
-        return given["code"]
+        return parameters["code"]
 
     # The console's own way
 
@@ -243,15 +243,15 @@ class Provider:
 
     def _discovered(self) -> dict[str, Any]:
         if not self._metadata or time.monotonic() - self._metadata_at > _KEEP_METADATA_S:
-            found = self._get(self._rules.issuer.rstrip("/") + "/.well-known/openid-configuration")
-            if found.get("issuer") != self._rules.issuer:
+            metadata = self._get(self._rules.issuer.rstrip("/") + "/.well-known/openid-configuration")
+            if metadata.get("issuer") != self._rules.issuer:
                 raise ConsoleError(
-                    f"the provider calls itself {found.get('issuer')!r}, not {self._rules.issuer!r}", status=502
+                    f"the provider calls itself {metadata.get('issuer')!r}, not {self._rules.issuer!r}", status=502
                 )
-            methods = found.get("code_challenge_methods_supported")
+            methods = metadata.get("code_challenge_methods_supported")
             if isinstance(methods, list) and "S256" not in methods:
                 raise ConsoleError("the provider does not support PKCE with S256", status=502)
-            self._metadata, self._metadata_at = found, time.monotonic()
+            self._metadata, self._metadata_at = metadata, time.monotonic()
         return self._metadata
 
     def _endpoint(self, name: str) -> str:
@@ -265,21 +265,21 @@ class Provider:
     def _get(self, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         request = Request(url, data=data, headers={"Accept": "application/json", **(headers or {})})  # noqa: S310 - checked addresses only
         try:
-            found = json.loads(whole_answer(request, MAX_ANSWER, TIMEOUT_S, _NoRedirect(), tls=self._tls))
+            document = json.loads(whole_answer(request, MAX_ANSWER, TIMEOUT_S, _NoRedirect(), tls=self._tls))
         except HTTPError as error:
             raise ConsoleError(f"the provider answered {error.code}: {_reason(error)}", status=403) from None
         except (URLError, OSError, HTTPException, ValueError, RecursionError) as error:
             reason = getattr(error, "reason", error)
             raise ConsoleError(f"the provider {self._rules.issuer} does not answer: {reason}", status=503) from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise ConsoleError("the provider answered what is no JSON object", status=502)
-        return found
+        return document
 
 
 def _reason(error: HTTPError) -> str:
     try:
-        said = json.loads(error.read(4096))
-        return str(said.get("error_description") or said.get("error"))[:200]
+        error_body = json.loads(error.read(4096))
+        return str(error_body.get("error_description") or error_body.get("error"))[:200]
     except (ValueError, OSError, HTTPException, AttributeError, RecursionError):
         return error.reason
 

@@ -18,7 +18,7 @@ _MAX_SCHEMAS = 1_000
 
 class ConsoleRegistry(RegistryClient):
     def __init__(self, url: str) -> None:
-        self.known = bool(url)
+        self.configured = bool(url)
         """Whether the console has a registry at all."""
         if url:
             upstream(url, "the schema registry")  # its own error for an address that is not http(s)
@@ -29,7 +29,7 @@ class ConsoleRegistry(RegistryClient):
 
     def call(self, method: str, *path: str, body: Any = None, query: dict[str, str] | None = None) -> Any:
         """The decoded response; ConsoleError with the registry's own message otherwise."""
-        if not self.known:
+        if not self.configured:
             raise ConsoleError("no schema registry is set; start the console with --registry URL", status=404)
         try:
             return super().call(method, *path, body=body, query=query)

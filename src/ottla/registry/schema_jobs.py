@@ -37,7 +37,7 @@ class SchemaJob(NamedTuple):
     def characters(self) -> int:
         """Of all texts of the job."""
         sources = [self.source] if self.other is None else [self.source, self.other]
-        return sum(len(each.text) + sum(len(other.schema) for other in each.dependencies) for each in sources)
+        return sum(len(source.text) + sum(len(other.schema) for other in source.dependencies) for source in sources)
 
 
 class SchemaJobs:

@@ -48,15 +48,15 @@ def _answer(jobs: SchemaJobs, question: tuple[SchemaJob, int, int]) -> dict[str,
     budget = Budget(spent + left)
     budget.left = left
     try:
-        found = jobs.run(job, budget)
+        result = jobs.run(job, budget)
     except SchemaProblem as problem:
         return {"problem": str(problem)}
     except RecursionError:
         return {"problem": "nested too deep"}
     used = budget.spent - spent
-    if isinstance(found, str):
-        return {"spent": used, "text": found}
-    reasons = [(each.version, each.direction, _facts(each.reason)) for each in found]
+    if isinstance(result, str):
+        return {"spent": used, "text": result}
+    reasons = [(finding.version, finding.direction, _facts(finding.reason)) for finding in result]
     return {"spent": used, "findings": reasons}
 
 

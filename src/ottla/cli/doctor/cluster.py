@@ -112,8 +112,8 @@ def _settings(cluster: Cluster) -> Iterator[Finding]:
     for broker in cluster.describe("describeCluster").brokers:
         node = str(broker.node_id)
         rows = describe_configs(cluster, ConfigResourceType.BROKER, [node]).get(node, [])
-        given = {row.name: "" for row in rows if row.config_source == ConfigSource.STATIC_BROKER_CONFIG}
-        for line in unknown_lines(given):
+        file_settings = {row.name: "" for row in rows if row.config_source == ConfigSource.STATIC_BROKER_CONFIG}
+        for line in unknown_lines(file_settings):
             name, _, reason = line.partition(": ")
             yield warning("unknown-property", f"broker {node}: {name}", reason)
 
@@ -122,8 +122,8 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
     from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
     from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse
 
-    found = cluster.describe("describeLogDirs")
-    for broker in found.brokers:
+    described_cluster = cluster.describe("describeLogDirs")
+    for broker in described_cluster.brokers:
         try:
             request = DescribeLogDirsRequest(None)
             answer = cluster.node_call("describeLogDirs", broker.node_id, request, DescribeLogDirsResponse)
@@ -140,7 +140,7 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
                 yield error(
                     "disk-full", f"{where}: {share:.0%} free", "shorten retention, delete topics, or give it more disk"
                 )
-            if strays := _strays(row.log_dir, broker.node_id, found.cluster_id):
+            if strays := _strays(row.log_dir, broker.node_id, described_cluster.cluster_id):
                 fix = "replicas that the metadata gives to other brokers: look at what is in them, then delete the folders"
                 yield warning("stray-partitions", f"{where}: {_some(strays)}", fix)
 
@@ -179,7 +179,7 @@ def _partitions(cluster: Cluster) -> Iterator[Finding]:
     if behind:
         yield error("under-replicated", _some(behind), "start the missing brokers, or look at their disks and network")
     minimum = {
-        name: next((int(one.value or 1) for one in configs if one.name == "min.insync.replicas"), 1)
+        name: next((int(config.value or 1) for config in configs if config.name == "min.insync.replicas"), 1)
         for name, configs in describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name or "" for topic in topics]).items()
     } if topics else {}  # fmt: skip
     short = [f"{name}-{row.partition_index}" for name, row in rows if 0 < len(row.isr_nodes) < minimum.get(name, 1)]

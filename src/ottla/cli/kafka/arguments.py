@@ -42,34 +42,34 @@ class ToolParser(argparse.ArgumentParser):
     def parse(self, arguments: list[str]) -> argparse.Namespace:
         """Unlike parse_args: with Java's order of complaints."""
         self.missing.clear()
-        given, unknown = self.parse_known_args(arguments)
+        parsed, unknown = self.parse_known_args(arguments)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         if self.missing:
             self.error(self.missing[0])
-        return given
+        return parsed
 
     def parse_known_args(  # type: ignore[override]  # no namespace but ours comes in
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Also parses sub-commands: reports a missing argument of the outer command before those of the sub-command."""
-        options = [one for one in self._actions if one.required and one.option_strings]
-        groups = [one for one in self._mutually_exclusive_groups if one.required]
+        options = [action for action in self._actions if action.required and action.option_strings]
+        groups = [group for group in self._mutually_exclusive_groups if group.required]
         self._demand(options, groups, required=False)
         try:
-            given, unknown = super().parse_known_args(args, namespace)
+            parsed, unknown = super().parse_known_args(args, namespace)
         finally:
             self._demand(options, groups, required=True)
-        missing = [one for one in options if getattr(given, one.dest, None) is None]
+        missing = [action for action in options if getattr(parsed, action.dest, None) is None]
         if missing:
             self.missing.insert(0, f"the following arguments are required: {'/'.join(missing[-1].option_strings)}")
-            return given, unknown
+            return parsed, unknown
         for group in groups:
             members = group._group_actions  # noqa: SLF001 - argparse lists the options of a group nowhere else
-            if all(getattr(given, one.dest, one.default) == one.default for one in members):
-                names = " ".join("/".join(one.option_strings) for one in members)
+            if all(getattr(parsed, action.dest, action.default) == action.default for action in members):
+                names = " ".join("/".join(action.option_strings) for action in members)
                 self.missing.insert(0, f"one of the arguments {names} is required")
-        return given, unknown
+        return parsed, unknown
 
     @staticmethod
     def _demand(

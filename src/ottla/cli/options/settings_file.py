@@ -31,18 +31,18 @@ def _settings_file(context: click.Context, _: click.Parameter, path: str | None)
     from ottla.model.user_error import UserError
 
     try:
-        given = load_config(path)
+        settings = load_config(path)
     except UserError as problem:
         raise click.BadParameter(str(problem)) from problem
-    known = {name.lstrip("-"): option.name for option in context.command.params for name in option.opts}
+    option_names = {name.lstrip("-"): option.name for option in context.command.params for name in option.opts}
     defaults: dict[str, Any] = {}
-    for name, value in given.items():
-        group, _dot, rest = name.partition(".")
-        option = known.get(name.replace(".", "-").replace("_", "-"))
-        if group in _GROUPS and rest:
-            defaults.setdefault(_GROUPS[group], []).append(f"{rest}={value}")
+    for name, value in settings.items():
+        group, _dot, sub_name = name.partition(".")
+        option = option_names.get(name.replace(".", "-").replace("_", "-"))
+        if group in _GROUPS and sub_name:
+            defaults.setdefault(_GROUPS[group], []).append(f"{sub_name}={value}")
         elif option is not None and option not in _GROUPS.values():
             defaults[option] = value
         else:
-            raise click.BadParameter(f"{path}: {name!r} is no setting; there are {', '.join(sorted(known))}")
+            raise click.BadParameter(f"{path}: {name!r} is no setting; there are {', '.join(sorted(option_names))}")
     context.default_map = {**(context.default_map or {}), **defaults}

@@ -18,10 +18,10 @@ def encoder(how: str, registry: ConsoleRegistry, subject: str) -> Callable[[str]
         return lambda text: text.encode()
     if how == "json":
         return lambda text: json.dumps(_json(text), ensure_ascii=False, separators=(",", ":")).encode()
-    found = registry.version(subject)
-    schema_id = int(found["id"])
-    write = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}[str(found.get("schemaType", "AVRO"))](
-        registry, found
+    version = registry.version(subject)
+    schema_id = int(version["id"])
+    write = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}[str(version.get("schemaType", "AVRO"))](
+        registry, version
     )
     return lambda text: framed(schema_id, write(_json(text)))
 
@@ -33,12 +33,12 @@ def _json(text: str) -> Any:
         raise ValueError(f"not JSON: {reason}") from None
 
 
-def _avro(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+def _avro(registry: ConsoleRegistry, version: dict[str, Any]) -> Callable[[Any], bytes]:
     from fastavro import schemaless_writer
 
     from ottla.payloads.avro import parse_avro
 
-    schema = registry.schema(int(found["id"]))
+    schema = registry.schema(int(version["id"]))
     dependencies = [json.loads(text) for text in schema["resolved"].values()]
     parsed = parse_avro(json.loads(schema["schema"]), dependencies)
 
@@ -47,36 +47,36 @@ def _avro(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], b
         try:
             schemaless_writer(out, parsed, tree)
         except (ValueError, TypeError, KeyError, AttributeError) as reason:
-            raise ValueError(f"does not fit schema {found['id']}: {reason}") from None
+            raise ValueError(f"does not fit schema {version['id']}: {reason}") from None
         return out.getvalue()
 
     return write
 
 
-def _json_schema(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+def _json_schema(registry: ConsoleRegistry, version: dict[str, Any]) -> Callable[[Any], bytes]:
     import jsonschema_rs
 
     from ottla.registry.schemas.json_patterns import OPTIONS
 
     del registry
-    check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=OPTIONS)
+    check = jsonschema_rs.validator_for(json.loads(version["schema"]), pattern_options=OPTIONS)
 
     def write(tree: Any) -> bytes:
         try:
             check.validate(tree)
         except jsonschema_rs.ValidationError as problem:
-            raise ValueError(f"does not fit schema {found['id']}: {problem.message}") from None
+            raise ValueError(f"does not fit schema {version['id']}: {problem.message}") from None
         return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
 
     return write
 
 
-def _protobuf(registry: ConsoleRegistry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+def _protobuf(registry: ConsoleRegistry, version: dict[str, Any]) -> Callable[[Any], bytes]:
     from google.protobuf import json_format
 
     from ottla.console.messages.protobuf import _Messages
 
-    schema_id = int(found["id"])
+    schema_id = int(version["id"])
     message = _Messages(registry, schema_id, registry.schema(schema_id)).at([0])
 
     def write(tree: Any) -> bytes:

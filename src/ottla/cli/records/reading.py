@@ -39,12 +39,12 @@ class Reading:
     def _assign(self, start: When, partition: int | None) -> None:
         from confluent_kafka import TopicPartition
 
-        found = self._consumer.list_topics(self._topic, timeout=15).topics[self._topic]
-        if found.error is not None:
-            raise ValueError(f"{self._topic}: {found.error.str()}")
-        numbers = sorted(found.partitions) if partition is None else [partition]
-        if partition is not None and partition not in found.partitions:
-            raise ValueError(f"{self._topic} has no partition {partition}; it has {len(found.partitions)}")
+        topic_metadata = self._consumer.list_topics(self._topic, timeout=15).topics[self._topic]
+        if topic_metadata.error is not None:
+            raise ValueError(f"{self._topic}: {topic_metadata.error.str()}")
+        numbers = sorted(topic_metadata.partitions) if partition is None else [partition]
+        if partition is not None and partition not in topic_metadata.partitions:
+            raise ValueError(f"{self._topic} has no partition {partition}; it has {len(topic_metadata.partitions)}")
         places = []
         for number, (at, high) in starting_offsets(self._consumer, self._topic, numbers, start).items():
             self.total += high - at
@@ -63,20 +63,20 @@ class Reading:
 
         last = time.monotonic()
         while follow or self._open:
-            found = []
+            messages = []
             for message in next_batch(self._consumer, _BATCH, 0.2):
                 error = message.error()
                 if error is None:
-                    found.append(message)
+                    messages.append(message)
                 elif error.code() == LocalError.PARTITION_EOF:
                     self._open.discard(message.partition())
                 elif error.fatal() or not error.retriable():
                     raise KafkaException(error)
-            if found:
+            if messages:
                 last = time.monotonic()
             elif idle_s is not None and time.monotonic() - last > idle_s:
                 return
-            yield found
+            yield messages
 
     def mark_read(self, message: Any) -> None:
         """Nothing is committed without a group."""
@@ -93,8 +93,8 @@ def starting_offsets(consumer: Any, topic: str, partitions: list[int], start: Wh
 
     times = {}
     if start.timestamp_ms is not None and partitions:
-        asked = [TopicPartition(topic, number, start.timestamp_ms) for number in partitions]
-        times = {place.partition: place.offset for place in consumer.offsets_for_times(asked, timeout=15)}
+        time_queries = [TopicPartition(topic, number, start.timestamp_ms) for number in partitions]
+        times = {place.partition: place.offset for place in consumer.offsets_for_times(time_queries, timeout=15)}
     offsets = {}
     for number in partitions:
         low, high = watermarks(consumer, topic, number, 15)

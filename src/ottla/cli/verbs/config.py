@@ -37,10 +37,10 @@ def show_(target: Target, kind: str, name: str, everything: bool) -> None:  # no
     from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 
     with target.cluster() as cluster:
-        found = describe_configs(cluster, ConfigResourceType[kind.upper().replace("-", "_")], [name], synonyms=True)
+        configs = describe_configs(cluster, ConfigResourceType[kind.upper().replace("-", "_")], [name], synonyms=True)
     rows = [
         {"name": row.name, "value": row.value, "from": ConfigSource(row.config_source).name.lower().replace("_", " ")}
-        for row in sorted(found.get(name, []), key=lambda row: row.name)
+        for row in sorted(configs.get(name, []), key=lambda row: row.name)
         if everything or row.config_source not in {ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG}
     ]
     show(rows, target.output)

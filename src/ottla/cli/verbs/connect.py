@@ -64,18 +64,18 @@ def run(
     from ottla.connect.config import connector_class, load_config
 
     client = {"bootstrap.servers": bootstrap_servers}
-    for each in properties:
-        name, separator, value = each.partition("=")
+    for pair in properties:
+        name, separator, value = pair.partition("=")
         if not separator:
-            raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
+            raise click.UsageError(f"--property {pair!r} is not NAME=VALUE")
         client[name.strip()] = value.strip()
     stopping = threading.Event()
     configs = [load_config(path) for path in files]
     for config in configs:
         connector_class(config)
     wait_for_listener(bootstrap_servers)
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, lambda *_: stopping.set())
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: stopping.set())
     outage = Outage(bootstrap_servers, stopping)
     runs = []
     for path, config in zip(files, configs, strict=True):
@@ -100,6 +100,6 @@ def run(
 def _words_again(path: str, bootstrap_servers: str, properties: tuple[str, ...], state: str | None) -> list[str]:
     """How to start this one connector again."""
     words = [os.path.abspath(path), "--bootstrap-servers", bootstrap_servers]
-    for each in properties:
-        words += ["--property", each]
+    for pair in properties:
+        words += ["--property", pair]
     return words if state is None else [*words, "--state", os.path.abspath(state)]

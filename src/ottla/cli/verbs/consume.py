@@ -70,7 +70,7 @@ def consume(
     refuse_together("-p", partition, "-g", group, "the group assigns the partitions")
     if group is not None and sys.stdout is None:  # Python's value for a closed standard output: print writes nothing
         raise click.ClickException("standard output is closed: no record could be printed, so none is committed")
-    wanted = compile_filter(expression) if expression else None
+    predicate = compile_filter(expression) if expression else None
     registry = ConsoleRegistry(target.profile.registry)
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)
     write = _writer(form, target.output)
@@ -78,7 +78,7 @@ def consume(
     with StopSignals() as stop, closing(_reading(target, topic, start, partition, group)) as reading:
         for message in _until(stop, reading.batches(follow=not exit_)):
             key, value = _decoded(keys, message.key()), _decoded(values, message.value())
-            if wanted is None or wanted(as_facts(message, key, value)):
+            if predicate is None or predicate(as_facts(message, key, value)):
                 write(message, key, value)
                 seen += 1
             reading.mark_read(message)

@@ -50,13 +50,13 @@ def doctor(
 
     if not security and (config_file or urls):
         raise click.UsageError("--config and --http belong to --security")
-    found = examine_security(target, config_file, urls, timeout) if security else examine(target, lag, timeout)
+    findings = examine_security(target, config_file, urls, timeout) if security else examine(target, lag, timeout)
     if target.output == "table":
-        for one in found:
-            _print(one)
+        for finding in findings:
+            _print(finding)
     else:
-        show_tree([one._asdict() for one in found], target.output)
-    if any(one.level == "error" for one in found):
+        show_tree([finding._asdict() for finding in findings], target.output)
+    if any(finding.level == "error" for finding in findings):
         sys.exit(1)
 
 
@@ -65,24 +65,24 @@ def examine(target: Target, lag: int, timeout: float) -> list[Finding]:
     from ottla.cli.doctor.connection import Reached, check_connection
 
     reached = Reached()
-    found = list(check_connection(target.profile, reached, timeout))
+    findings = list(check_connection(target.profile, reached, timeout))
     if reached.metadata is not None:
         with target.cluster() as cluster:
-            found += check_cluster(cluster, lag)
-    return found
+            findings += check_cluster(cluster, lag)
+    return findings
 
 
 def examine_security(target: Target, config_file: str | None, urls: tuple[str, ...], timeout: float) -> list[Finding]:
     from ottla.cli.doctor.security import check_http, check_settings, check_topics
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if config_file is not None:
         from ottla.cli.doctor.files import check_files
         from ottla.env.config.properties import parse_properties
 
         with open(config_file, encoding="utf-8", errors="replace") as file:
             values = parse_properties(file.read())
-        found += [*check_settings(values, config_file), *check_files(config_file, values)]
+        findings += [*check_settings(values, config_file), *check_files(config_file, values)]
     elif not urls or is_set("bootstrap") or is_set("profile"):
         from ottla.client.configs import ConfigResourceType, describe_configs
 
@@ -91,10 +91,10 @@ def examine_security(target: Target, config_file: str | None, urls: tuple[str, .
                 node = str(broker.node_id)
                 rows = describe_configs(cluster, ConfigResourceType.BROKER, [node]).get(node, [])
                 values = {row.name: row.value or "" for row in rows}
-                found += check_settings(values, f"broker {node}")
-            found += check_topics(_topic_settings(cluster))
-    found += [check_http(url, timeout) for url in urls]
-    return found
+                findings += check_settings(values, f"broker {node}")
+            findings += check_topics(_topic_settings(cluster))
+    findings += [check_http(url, timeout) for url in urls]
+    return findings
 
 
 def _topic_settings(cluster: Cluster) -> dict[str, dict[str, str]]:
@@ -102,17 +102,17 @@ def _topic_settings(cluster: Cluster) -> dict[str, dict[str, str]]:
     from ottla.client.configs import ConfigResourceType, describe_configs
 
     names = [topic.name for topic in cluster.describe("describeTopics", None).topics if topic.name][:MAX_TOPICS]
-    found: dict[str, dict[str, str]] = {}
+    settings_by_topic: dict[str, dict[str, str]] = {}
     for first in range(0, len(names), 100):
         rows = describe_configs(cluster, ConfigResourceType.TOPIC, names[first : first + 100])
-        found |= {name: {row.name: row.value or "" for row in settings} for name, settings in rows.items()}
-    return found
+        settings_by_topic |= {name: {row.name: row.value or "" for row in settings} for name, settings in rows.items()}
+    return settings_by_topic
 
 
-def _print(one: Finding) -> None:
+def _print(finding: Finding) -> None:
     from ottla.cli.terminal.output import styled
 
-    mark, colour = _MARKS[one.level]
-    click.echo(f"{styled(f'{mark:>2}', fg=colour, bold=True)} {one.name}: {one.seen}")
-    if one.fix:
-        click.echo(f"   fix: {one.fix}")
+    mark, colour = _MARKS[finding.level]
+    click.echo(f"{styled(f'{mark:>2}', fg=colour, bold=True)} {finding.name}: {finding.seen}")
+    if finding.fix:
+        click.echo(f"   fix: {finding.fix}")

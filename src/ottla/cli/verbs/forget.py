@@ -39,12 +39,12 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
 
     if (key is None) == (key_hex is None):
         raise click.UsageError("give the key by --key or by --key-hex")
-    wanted = _key(key, key_hex)
+    key_bytes = _key(key, key_hex)
     if not yes:
         click.confirm(f"erase every value of that key in {name}, for good?", abort=True)
     with target.cluster() as cluster:
-        found = describe_topics(cluster, [name])[0]
-        places = [(name, row.partition) for row in found.partitions]
+        described_topic = describe_topics(cluster, [name])[0]
+        places = [(name, row.partition) for row in described_topic.partitions]
         latest = end_offsets(cluster, places)
         if len(latest) < len(places):
             raise click.ClickException("a partition has no leader: try again when all of them answer")
@@ -52,10 +52,10 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
         if not ends:
             click.echo(f"{name} is empty: there is nothing to forget")
             return
-        erasure = Erasure(key_hash(name, wanted), ends)
+        erasure = Erasure(key_hash(name, key_bytes), ends)
         alter_configs(cluster, ConfigResourceType.TOPIC, name, [(SETTING, APPEND, str(erasure))])
     click.echo(f"{name}: every replica erases the key's values, up to the {sum(ends.values())} offsets of now")
-    if wait_s and not _gone(target, name, wanted, ends, time.monotonic() + wait_s):
+    if wait_s and not _gone(target, name, key_bytes, ends, time.monotonic() + wait_s):
         raise click.ClickException(f"values of the key can still be read after {wait_s:g} s; a replica may be behind")
     if wait_s:
         click.echo("no value of the key can be read any more")

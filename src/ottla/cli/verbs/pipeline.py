@@ -106,13 +106,13 @@ def backfill(
         starting = {"startingOffsets": from_offsets}
     else:
         starting = {"startingOffsets": "earliest"}
-    given = options | {"once": True, "starting": starting, "path": path}
+    run_options = options | {"once": True, "starting": starting, "path": path}
 
     from ottla.pipelines.topics import output_topics
 
     renamed = _version(_pick(file, options["name"]), suffix)
-    made = frozenset(port.name for one in renamed for port in output_topics(one.steps))
-    _run(file, renamed, given | {"made_here": made})
+    made = frozenset(port.name for pipeline in renamed for port in output_topics(pipeline.steps))
+    _run(file, renamed, run_options | {"made_here": made})
 
 
 @pipeline.command()
@@ -125,15 +125,15 @@ def start(file: str, state: str | None, name: str | None, suffix: str, **_option
 
     context = click.get_current_context()
 
-    for one in _pick(file, name):
-        _start(supervisor.state_directory(state), file, one, suffix, context)
+    for pipeline in _pick(file, name):
+        _start(supervisor.state_directory(state), file, pipeline, suffix, context)
 
 
-def _start(folder: str, file: str, one: Pipeline, suffix: str, context: click.Context) -> None:
+def _start(folder: str, file: str, pipeline: Pipeline, suffix: str, context: click.Context) -> None:
     from ottla.pipelines import supervisor
 
-    words = [os.path.abspath(file), "--name", one.name, "--state", folder, *_words_again(context)]
-    named = one.name + suffix
+    words = [os.path.abspath(file), "--name", pipeline.name, "--state", folder, *_words_again(context)]
+    named = pipeline.name + suffix
     pid = supervisor.start(folder, named, [*words, "--suffix", suffix] if suffix else words, cwd=os.getcwd())
     click.echo(f"{named}: started as process {pid}; its log is {supervisor.paths(folder, named)[2]}")
 
@@ -163,11 +163,11 @@ def switch(
 
     context = click.get_current_context()
 
-    found = _pick(file, name)
-    if len(found) != 1:
-        raise UserError(f"{file} holds {', '.join(one.name for one in found)}: choose one with --name")
+    pipelines = _pick(file, name)
+    if len(pipelines) != 1:
+        raise UserError(f"{file} holds {', '.join(pipeline.name for pipeline in pipelines)}: choose one with --name")
     folder = supervisor.state_directory(state)
-    before, after = found[0], _version(found, suffix)[0]
+    before, after = pipelines[0], _version(pipelines, suffix)[0]
     steps.check_backfilled(options["checkpoints"] or os.path.join(folder, "checkpoints"), before, after)
     steps.switch(
         folder,
@@ -200,25 +200,25 @@ def status(name: str, output: str, state: str | None) -> None:
     """What a started pipeline does: rows, rates, lag, state size, errors."""
     from ottla.pipelines import supervisor
 
-    found = supervisor.current(supervisor.state_directory(state), name)
+    pipeline_status = supervisor.current(supervisor.state_directory(state), name)
     if output == "json":
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(pipeline_status))
         return
-    if found.get("kind") == "connector":
-        click.echo(_line(found))
+    if pipeline_status.get("kind") == "connector":
+        click.echo(_line(pipeline_status))
     else:
         from ottla.cli.terminal.output import console
         from ottla.pipelines.display import status_table
 
-        console().print(status_table(found))
-    if found.get("error"):
-        click.echo(f"last error: {found['error']}")
+        console().print(status_table(pipeline_status))
+    if pipeline_status.get("error"):
+        click.echo(f"last error: {pipeline_status['error']}")
 
 
-def _line(one: dict[str, Any]) -> str:
+def _line(row: dict[str, Any]) -> str:
     """One row of the list; the lag is left out for a connector that reads no topic."""
-    lag = "" if one.get("lag") is None else f"  lag {one['lag']:,}"
-    return f"{one['name']:<24} {one['state']:<10} {one.get('rows') or 0:>12,} rows{lag}"
+    lag = "" if row.get("lag") is None else f"  lag {row['lag']:,}"
+    return f"{row['name']:<24} {row['state']:<10} {row.get('rows') or 0:>12,} rows{lag}"
 
 
 @pipeline.command("list")
@@ -228,12 +228,12 @@ def list_(output: str, state: str | None) -> None:
     """The pipelines that were started here."""
     from ottla.pipelines import supervisor
 
-    found = supervisor.every(supervisor.state_directory(state))
+    rows = supervisor.every(supervisor.state_directory(state))
     if output == "json":
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(rows))
         return
-    for one in found:
-        click.echo(_line(one))
+    for row in rows:
+        click.echo(_line(row))
 
 
 @pipeline.command()
@@ -241,9 +241,9 @@ def list_(output: str, state: str | None) -> None:
 @click.option("--name", help="Only the pipeline of this name.")
 def validate(file: str, name: str | None) -> None:
     """Check FILE without running anything: names, inputs, circles, output modes."""
-    for one in _pick(file, name):
-        steps = one.in_order()
-        click.echo(f"{one.name}: {len(steps)} steps, in order: {', '.join(step.name for step in steps)}")
+    for pipeline in _pick(file, name):
+        steps = pipeline.in_order()
+        click.echo(f"{pipeline.name}: {len(steps)} steps, in order: {', '.join(step.name for step in steps)}")
 
 
 @pipeline.command()
@@ -255,8 +255,8 @@ def graph(file: str, name: str | None, output: str) -> None:
     from ottla.pipelines.graph import graph as as_json
     from ottla.pipelines.graph import svg
 
-    for one in _pick(file, name):
-        click.echo(svg(one) if output == "svg" else json.dumps(as_json(one)))
+    for pipeline in _pick(file, name):
+        click.echo(svg(pipeline) if output == "svg" else json.dumps(as_json(pipeline)))
 
 
 @pipeline.command()
@@ -313,12 +313,12 @@ def _pick(file: str, name: str | None) -> list[Pipeline]:
     from ottla.model.user_error import UserError
     from ottla.pipelines.pipeline import load_pipelines
 
-    found = load_pipelines(file)
+    pipelines = load_pipelines(file)
     if name is None:
-        return found
-    named = [one for one in found if one.name == name]
+        return pipelines
+    named = [pipeline for pipeline in pipelines if pipeline.name == name]
     if not named:
-        raise UserError(f"{file} has no pipeline {name!r}; it has {', '.join(one.name for one in found)}")
+        raise UserError(f"{file} has no pipeline {name!r}; it has {', '.join(pipeline.name for pipeline in pipelines)}")
     return named
 
 
@@ -326,7 +326,7 @@ def _version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
     """The pipelines as they are written, or with the outputs that a suffix names."""
     from ottla.pipelines.run import backfilled
 
-    return [backfilled(one, suffix) for one in pipelines] if suffix else pipelines
+    return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines
 
 
 def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
@@ -354,7 +354,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     )
     if len(pipelines) > 1 and not options.get("once"):
         raise UserError(
-            f"{file} holds {', '.join(one.name for one in pipelines)}: choose one with --name, or use start"
+            f"{file} holds {', '.join(pipeline.name for pipeline in pipelines)}: choose one with --name, or use start"
         )
     log = options["spark_log"] or os.path.join(state, f"{pipelines[0].name}.spark.log")
     session = spark(
@@ -362,14 +362,14 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     )
     console = Console()
     try:
-        for one in pipelines:
-            work = PipelineRun(session, one, settings)
+        for pipeline in pipelines:
+            work = PipelineRun(session, pipeline, settings)
             _stop_on_signals(work)
             reporter = _Reporter(work, options.get("status_file"))
             with Display(console, quiet=options["quiet"]) as display:
                 try:
                     reporter(work)
-                    call = _both(display, reporter)
+                    call = _in_sequence(display, reporter)
                     work.once(call) if options.get("once") else work.continuously(call)
                 except BaseException as problem:  # raised again below; the status file must show the failure first
                     reporter.end("failed", str(problem))
@@ -405,7 +405,7 @@ class _Reporter:
         write_json(str(self._path), pipeline_status(self._work, state, error))
 
 
-def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+def _in_sequence(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
     def call(work: Any) -> None:
         first(work)
         second(work)
@@ -414,18 +414,18 @@ def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callab
 
 
 def _stop_on_signals(work: Any) -> None:
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, lambda *_: work.stop())
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: work.stop())
 
 
-def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for each in given:
-        name, separator, value = each.partition("=")
+def _pairs(option: str, pair_texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for pair_text in pair_texts:
+        name, separator, value = pair_text.partition("=")
         if not separator:
-            raise click.UsageError(f"{option} {each!r} is not NAME=VALUE")
-        found[name.strip()] = value.strip()
-    return found
+            raise click.UsageError(f"{option} {pair_text!r} is not NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def _words_again(context: click.Context) -> list[str]:

@@ -60,7 +60,7 @@ class Decoder:
         return self._ways[self._how](data)
 
     def _auto(self, data: bytes) -> Decoded:
-        if is_framed(data) and self._registry.known:
+        if is_framed(data) and self._registry.configured:
             decoded = self._by_registry(data)
             if not decoded.note:
                 return decoded
@@ -127,8 +127,8 @@ _DECODERS = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}
 
 def _hex(data: bytes, note: str = "") -> Decoded:
     shown = data[: MAX_SHOWN_BYTES // 4]
-    rest = f" ... {len(data)} bytes in all" if len(data) > len(shown) else ""
-    return Decoded("hex", shown.hex(" ") + rest, note=note)
+    total = f" ... {len(data)} bytes in all" if len(data) > len(shown) else ""
+    return Decoded("hex", shown.hex(" ") + total, note=note)
 
 
 def _int(data: bytes) -> Decoded:

@@ -33,8 +33,8 @@ class _Messages:
         from google.protobuf import any_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2  # fmt: skip # isort: skip
 
         self._pool = descriptor_pool.DescriptorPool()
-        for known in (any_pb2, source_context_pb2, type_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2, descriptor_pb2):  # fmt: skip
-            self._pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+        for module in (any_pb2, source_context_pb2, type_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2, descriptor_pb2):  # fmt: skip
+            self._pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
         self._add_references(registry, schema.get("references") or [], set())
         self._file = self._add(registry.serialized(schema_id), f"schema-{schema_id}.proto")
 
@@ -64,7 +64,7 @@ class _Messages:
 
         file = self._pool.FindFileByName(self._file)
         types = list(file.message_types_by_name.values())
-        found = types[indexes[0]]
+        message_type = types[indexes[0]]
         for index in indexes[1:]:
-            found = list(found.nested_types)[index]
-        return message_factory.GetMessageClass(found)
+            message_type = list(message_type.nested_types)[index]
+        return message_factory.GetMessageClass(message_type)

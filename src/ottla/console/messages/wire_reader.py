@@ -105,12 +105,12 @@ class WireReader:
     def list_topics(self, topic: str, timeout: float) -> Any:
         del timeout
         try:
-            found = self._metadata.partitions([topic])
+            leaders = self._metadata.partitions([topic])
         except TableError as error:
-            raise _said(error) from error
+            raise _console_error(error) from error
         rows = {
             where.partition: SimpleNamespace(leader=-1 if leader is None else leader.node_id)
-            for where, leader in found.items()
+            for where, leader in leaders.items()
         }
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=rows)})
 
@@ -119,34 +119,34 @@ class WireReader:
         partition = TopicPartition(where.topic, where.partition)
         return self._offset(partition, EARLIEST), self._offset(partition, LATEST)
 
-    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
+    def offsets_for_times(self, time_queries: list[Any], timeout: float) -> list[Any]:
         del timeout
-        wanted = {TopicPartition(each.topic, each.partition): each.offset for each in asked}
+        timestamps = {TopicPartition(query.topic, query.partition): query.offset for query in time_queries}
         try:
-            found = self._metadata.offsets(wanted)
+            offsets = self._metadata.offsets(timestamps)
         except TableError as error:
-            raise _said(error) from error
+            raise _console_error(error) from error
         return [
             SimpleNamespace(partition=where.partition, offset=-1 if offset is None else offset)
-            for where, offset in found.items()
+            for where, offset in offsets.items()
         ]
 
     def _offset(self, where: TopicPartition, place: int) -> int:
         try:
             return self._metadata.offsets({where: place})[where] or 0
         except TableError as error:
-            raise _said(error) from error
+            raise _console_error(error) from error
 
     # Reading
 
     def assign(self, places: Iterable[Any]) -> None:
-        self._positions = {TopicPartition(each.topic, each.partition): each.offset for each in places}
+        self._positions = {TopicPartition(place.topic, place.partition): place.offset for place in places}
         self._paused.clear()
         self._ended.clear()
         self._ready.clear()
 
     def pause(self, places: Iterable[Any]) -> None:
-        self._paused |= {TopicPartition(each.topic, each.partition) for each in places}
+        self._paused |= {TopicPartition(place.topic, place.partition) for place in places}
 
     def consume(self, count: int, timeout_s: float) -> list[WireMessage]:
         deadline = time.monotonic() + timeout_s
@@ -159,19 +159,19 @@ class WireReader:
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
     def _fetch(self) -> None:
-        wanted = sorted(self._positions.keys() - self._paused)
+        readable = sorted(self._positions.keys() - self._paused)
         try:
-            if any(self._leaders.get(where) is None for where in wanted):
-                self._leaders = self._metadata.partitions({where.topic for where in wanted})
+            if any(self._leaders.get(where) is None for where in readable):
+                self._leaders = self._metadata.partitions({where.topic for where in readable})
             by_leader: dict[PartitionLeader, list[TopicPartition]] = {}
-            for where in wanted:
+            for where in readable:
                 leader = self._leaders.get(where)
                 if leader is not None:
                     by_leader.setdefault(leader, []).append(where)
             for leader, partitions in by_leader.items():
                 self._fetch_from(leader, partitions)
         except TableError as error:
-            raise _said(error) from error
+            raise _console_error(error) from error
         except ClientError:  # a broker went away: its partitions soon have a new leader
             self._metadata.close()
             self._leaders.clear()
@@ -191,14 +191,14 @@ class WireReader:
         deadline = time.monotonic() + _ANSWER_S
         answer = self._metadata.connection(leader, deadline).call(request, FetchResponse, deadline, _FETCH_VERSION)
         for topic in answer.responses:
-            for found in topic.partitions:
-                self._take(TopicPartition(topic.topic, found.partition_index), found)
+            for partition_data in topic.partitions:
+                self._take(TopicPartition(topic.topic, partition_data.partition_index), partition_data)
 
-    def _take(self, where: TopicPartition, found: PartitionData) -> None:
-        if found.error_code:
-            self._failed(where, ErrorCode(found.error_code))
+    def _take(self, where: TopicPartition, partition_data: PartitionData) -> None:
+        if partition_data.error_code:
+            self._failed(where, ErrorCode(partition_data.error_code))
             return
-        records = memoryview(found.records) if found.records is not None else memoryview(b"")
+        records = memoryview(partition_data.records) if partition_data.records is not None else memoryview(b"")
         position = self._positions[where]
         for at, header in iterate_batches(records):
             if header.last_offset < position:
@@ -208,12 +208,18 @@ class WireReader:
             if not header.is_control:
                 kind = 2 if header.timestamp_type == LOG_APPEND_TIME else 1
                 self._ready += [
-                    WireMessage(where, each.offset, (kind, each.timestamp), each.key, each.value, tuple(each.headers))
-                    for each in iterate_records(records, at)
-                    if each.offset >= position
+                    WireMessage(
+                        where, record.offset, (kind, record.timestamp), record.key, record.value, tuple(record.headers)
+                    )
+                    for record in iterate_records(records, at)
+                    if record.offset >= position
                 ]
             position = header.next_offset
-        if position == self._positions[where] and position >= found.high_watermark and where not in self._ended:
+        if (
+            position == self._positions[where]
+            and position >= partition_data.high_watermark
+            and where not in self._ended
+        ):
             self._ended.add(where)
             self._ready.append(WireMessage(where, position, _error=_Error(LocalError.PARTITION_EOF, "end")))
         elif position > self._positions[where]:
@@ -232,7 +238,7 @@ class WireReader:
         time.sleep(_AGAIN_S)
 
 
-def _said(error: TableError) -> ConsoleError:
+def _console_error(error: TableError) -> ConsoleError:
     words = str(error)
     status = 403 if "authoriz" in words.lower() else 404 if "does not exist" in words else 503
     return ConsoleError(words, status=status)

@@ -26,9 +26,9 @@ def describe_quorum(cluster: Cluster) -> Quorum:
     request = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
     answer = cluster.any_call("describeMetadataQuorum", request, DescribeQuorumResponse)
     check(answer.error_code, answer.error_message)
-    found = answer.topics[0].partitions[0]
-    check(found.error_code, found.error_message)
-    return found
+    quorum = answer.topics[0].partitions[0]
+    check(quorum.error_code, quorum.error_message)
+    return quorum
 
 
 async def show(request: Request) -> Response:
@@ -42,17 +42,17 @@ async def show(request: Request) -> Response:
     return page_response(request, "brokers.html", "brokers", snapshot=snapshot, quorum=quorum, problem=problem)
 
 
-async def one(request: Request) -> Response:
+async def show_broker(request: Request) -> Response:
     site = site_of(request)
     node = number(request.path_params["broker"], "Broker")
     snapshot = await site.sampler.current()
     row = next((broker for broker in snapshot.brokers if broker.id == node), None)
     if row is None:
         raise ConsoleError(f"There is no broker {node}.", status=404)
-    found = await site.gateway.ask(
+    configs = await site.gateway.ask(
         lambda cluster: describe_configs(cluster, ConfigResourceType.BROKER, [str(node)], synonyms=True)
     )
-    rows = config_rows(found.get(str(node), []), ConfigSource.DYNAMIC_BROKER_CONFIG, "broker")
+    rows = config_rows(configs.get(str(node), []), ConfigSource.DYNAMIC_BROKER_CONFIG, "broker")
     led = [
         (topic.name, partition)
         for topic in snapshot.topics.values()
@@ -63,9 +63,9 @@ async def one(request: Request) -> Response:
 
 
 async def change(request: Request) -> Response:
-    given = await form(request, "admin")
-    node, name, value = request.path_params["broker"], text(given, "name"), text(given, "value")
-    reset = text(given, "reset") == "yes"
+    form_data = await form(request, "admin")
+    node, name, value = request.path_params["broker"], text(form_data, "name"), text(form_data, "value")
+    reset = text(form_data, "reset") == "yes"
     edit = (name, DELETE, None) if reset else (name, SET, value)
     gateway = site_of(request).gateway
     await gateway.ask(lambda cluster: alter_configs(cluster, ConfigResourceType.BROKER, node, [edit]))
@@ -76,6 +76,6 @@ async def change(request: Request) -> Response:
 
 ROUTES = [
     Route("/brokers", show),
-    Route("/brokers/{broker}", one),
+    Route("/brokers/{broker}", show_broker),
     Route("/brokers/{broker}", change, methods=["POST"]),
 ]

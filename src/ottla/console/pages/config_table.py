@@ -20,7 +20,7 @@ _SOURCES: dict[int, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigRow:
+class ConfigTableRow:
     name: str
     value: str
     source: str
@@ -31,10 +31,10 @@ class ConfigRow:
     doc: str
 
 
-def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: ConfigSource, kind: str) -> list[ConfigRow]:
+def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: ConfigSource, kind: str) -> list[ConfigTableRow]:
     documents = _documents(kind)
     return [
-        ConfigRow(
+        ConfigTableRow(
             config.name,
             "" if config.is_sensitive else config.value or "",
             _SOURCES.get(config.config_source, "unknown"),

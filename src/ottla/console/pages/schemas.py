@@ -26,8 +26,8 @@ async def show(request: Request) -> Response:
     subjects: list[str] | None = None
     level, reason = "", ""
     try:
-        found = await site.gateway.in_thread(site.registry.subjects)
-        subjects = [subject for subject in found if site.user.rights.sees(SUBJECT, subject)]
+        registered = await site.gateway.in_thread(site.registry.subjects)
+        subjects = [subject for subject in registered if site.user.rights.sees(SUBJECT, subject)]
         level = (await site.gateway.in_thread(lambda: site.registry.call("GET", "config")))["compatibilityLevel"]
     except ConsoleError as error:
         reason = error.message
@@ -37,14 +37,14 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
 
 
-async def one(request: Request) -> Response:
+async def show_subject(request: Request) -> Response:
     site, subject = site_of(request), request.path_params["subject"]
     site.access.require(request, "viewer", SUBJECT, subject)
-    wanted, against = (_version(request, name) for name in ("version", "against"))
+    chosen, against = (_version(request, name) for name in ("version", "against"))
 
     def load() -> dict[str, Any]:
         versions = site.registry.versions(subject)
-        shown = site.registry.version(subject, wanted or versions[-1])
+        shown = site.registry.version(subject, chosen or versions[-1])
         older = [version for version in versions if version < shown["version"]]
         before = site.registry.version(subject, against or older[-1]) if older or against else None
         try:
@@ -55,19 +55,19 @@ async def one(request: Request) -> Response:
             level = ""
         return {"versions": versions, "shown": shown, "before": before, "level": level}
 
-    found = await site.gateway.in_thread(load)
-    shown, before = found["shown"], found["before"]
+    context = await site.gateway.in_thread(load)
+    shown, before = context["shown"], context["before"]
     lines = difference(before, shown) if before is not None else []
     return page_response(
-        request, "schema.html", "schemas", subject=subject, **found, text=readable(shown), lines=lines,
+        request, "schema.html", "schemas", subject=subject, **context, text=readable(shown), lines=lines,
         levels=LEVELS, verdict=None, tried="",
     )  # fmt: skip
 
 
 def _version(request: Request, name: str) -> int | str:
     """The version in the page's address, or "". It becomes part of a registry address: only numbers and latest pass."""
-    given = request.query_params.get(name, "")
-    return given if given in ("", "latest") else number(given, "Version")
+    version_text = request.query_params.get(name, "")
+    return version_text if version_text in ("", "latest") else number(version_text, "Version")
 
 
 def readable(schema: dict[str, Any]) -> str:
@@ -88,10 +88,10 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str,
 
 async def check(request: Request) -> Response:
     """Would the registry take this as the next version? Changes nothing; registers only when asked to."""
-    given = await form(request)
+    form_data = await form(request)
     site, subject = site_of(request), request.path_params["subject"]
-    body: dict[str, Any] = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}
-    if text(given, "register") == "yes":
+    body: dict[str, Any] = {"schema": text(form_data, "schema"), "schemaType": text(form_data, "type") or "AVRO"}
+    if text(form_data, "register") == "yes":
         schema_id = await site.gateway.in_thread(lambda: site.registry.register(subject, body))
         return back(f"/schemas/{path_part(subject)}", f"Registered with id {schema_id}.")
     answer = await site.gateway.in_thread(
@@ -111,19 +111,19 @@ async def check(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    given = await form(request, anywhere=True)
-    site, subject = site_of(request), text(given, "subject").strip()
+    form_data = await form(request, anywhere=True)
+    site, subject = site_of(request), text(form_data, "subject").strip()
     site.access.require(request, "operator", SUBJECT, subject)
     if not subject:
         raise ConsoleError("A schema needs a subject, such as orders-value.")
-    body = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}
+    body = {"schema": text(form_data, "schema"), "schemaType": text(form_data, "type") or "AVRO"}
     schema_id = await site.gateway.in_thread(lambda: site.registry.register(subject, body))
     return back(f"/schemas/{path_part(subject)}", f"Registered with id {schema_id}.")
 
 
 async def set_level(request: Request) -> Response:
-    given = await form(request, "admin")
-    site, subject, level = site_of(request), request.path_params["subject"], text(given, "level")
+    form_data = await form(request, "admin")
+    site, subject, level = site_of(request), request.path_params["subject"], text(form_data, "level")
     if level not in LEVELS:
         raise ConsoleError(f"{level!r} is no compatibility level")
     await site.gateway.in_thread(lambda: site.registry.call("PUT", "config", subject, body={"compatibility": level}))
@@ -131,9 +131,9 @@ async def set_level(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    given = await form(request, "admin")
+    form_data = await form(request, "admin")
     site, subject = site_of(request), request.path_params["subject"]
-    if text(given, "confirm") != subject:
+    if text(form_data, "confirm") != subject:
         raise ConsoleError(f"To be safe, write the subject's name, {subject}, and try again. Nothing was changed.")
     await site.gateway.in_thread(lambda: site.registry.call("DELETE", "subjects", subject))
     return back("/schemas", f"{subject} is deleted; the registry can still restore it.")
@@ -145,5 +145,5 @@ ROUTES = [
     Route("/schemas/{subject:path}/check", check, methods=["POST"]),
     Route("/schemas/{subject:path}/level", set_level, methods=["POST"]),
     Route("/schemas/{subject:path}/delete", delete, methods=["POST"]),
-    Route("/schemas/{subject:path}", one),
+    Route("/schemas/{subject:path}", show_subject),
 ]

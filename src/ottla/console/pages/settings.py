@@ -24,16 +24,16 @@ async def show(request: Request) -> Response:
     site = site_of(request)
     snapshot = await site.sampler.current()
     node = _first_answering(snapshot)
-    found = await site.gateway.ask(
+    configs = await site.gateway.ask(
         lambda cluster: describe_configs(cluster, ConfigResourceType.BROKER, [node], synonyms=True)
     )
-    rows = config_rows(found.get(node, []), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, "broker")
+    rows = config_rows(configs.get(node, []), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, "broker")
     return page_response(request, "settings.html", "settings", rows=rows, node=node)
 
 
 async def change(request: Request) -> Response:
-    given = await form(request, "admin")
-    name, value, reset = text(given, "name"), text(given, "value"), text(given, "reset") == "yes"
+    form_data = await form(request, "admin")
+    name, value, reset = text(form_data, "name"), text(form_data, "value"), text(form_data, "reset") == "yes"
     edit = (name, DELETE, None) if reset else (name, SET, value)
     site = site_of(request)
     await site.gateway.ask(lambda cluster: alter_configs(cluster, ConfigResourceType.BROKER, "", [edit]))

@@ -70,18 +70,18 @@ async def consumers(request: Request) -> Response:
 
 async def settings(request: Request) -> Response:
     _, topic = await find(request)
-    found = await site_of(request).gateway.ask(
+    configs = await site_of(request).gateway.ask(
         lambda cluster: describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name], synonyms=True)
     )
-    rows = config_rows(found.get(topic.name, []), ConfigSource.DYNAMIC_TOPIC_CONFIG, "topic")
+    rows = config_rows(configs.get(topic.name, []), ConfigSource.DYNAMIC_TOPIC_CONFIG, "topic")
     return page_response(request, "topic_settings.html", "topics", tab="settings", topic=topic, rows=rows)
 
 
 async def change_setting(request: Request) -> Response:
-    given = await form(request)
+    form_data = await form(request)
     topic = request.path_params["topic"]
-    name, value = text(given, "name"), text(given, "value")
-    reset = text(given, "reset") == "yes"
+    name, value = text(form_data, "name"), text(form_data, "value")
+    reset = text(form_data, "reset") == "yes"
     if name == TOPIC_SETTING:
         _check_quarantine(request, quarantine_topic(topic, "" if reset else value.strip()))
     change = (name, DELETE, None) if reset else (name, SET, value)
@@ -89,8 +89,8 @@ async def change_setting(request: Request) -> Response:
     await gateway.ask(lambda cluster: alter_configs(cluster, ConfigResourceType.TOPIC, topic, [change]))
     level = ConfigSource.DYNAMIC_TOPIC_CONFIG
     await until_changed(gateway, ConfigResourceType.TOPIC, topic, name, level, None if reset else value)
-    said = f"{name} is back to its default." if reset else f"{name} is now {value}."
-    return back(f"/topics/{path_part(topic)}/settings", said)
+    notice = f"{name} is back to its default." if reset else f"{name} is now {value}."
+    return back(f"/topics/{path_part(topic)}/settings", notice)
 
 
 def _check_quarantine(request: Request, target: str) -> None:
@@ -109,8 +109,8 @@ async def actions(request: Request) -> Response:
 
 
 async def grow(request: Request) -> Response:
-    given = await form(request)
-    topic, count = request.path_params["topic"], number(text(given, "count"), "Partitions")
+    form_data = await form(request)
+    topic, count = request.path_params["topic"], number(text(form_data, "count"), "Partitions")
     site = site_of(request)
     await site.gateway.ask(lambda cluster: create_partitions(cluster, topic, count, None))
 
@@ -123,8 +123,8 @@ async def grow(request: Request) -> Response:
 
 
 async def truncate(request: Request) -> Response:
-    given = await form(request, "admin")
-    name = _named(request, text(given, "confirm"))
+    form_data = await form(request, "admin")
+    name = _named(request, text(form_data, "confirm"))
     _, topic = await find(request)
     site = site_of(request)
     before = {(name, row.index): -1 for row in topic.partitions}
@@ -139,8 +139,8 @@ async def truncate(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    given = await form(request, "admin")
-    name = _named(request, text(given, "confirm"))
+    form_data = await form(request, "admin")
+    name = _named(request, text(form_data, "confirm"))
     site = site_of(request)
     await site.gateway.ask(lambda cluster: delete_topic(cluster, name))
     await site.sampler.look_until(lambda snapshot: name not in snapshot.topics)

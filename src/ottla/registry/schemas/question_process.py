@@ -109,6 +109,6 @@ def answer_questions(answer: Callable[[Any], Any]) -> None:
     out.flush()
     with contextlib.suppress(EOFError):
         while True:
-            found = answer(pickle.load(sys.stdin.buffer))  # noqa: S301 - of our parent
-            out.write(json.dumps(found).encode() + b"\n")
+            reply = answer(pickle.load(sys.stdin.buffer))  # noqa: S301 - of our parent
+            out.write(json.dumps(reply).encode() + b"\n")
             out.flush()

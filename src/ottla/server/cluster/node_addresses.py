@@ -36,7 +36,7 @@ class NodeAddresses:
         nodes = (broker for broker in image.brokers.values() if broker.id != self._own_id)
         hosts = {listener.host for node in nodes for listener in node.listeners.values() if listener.host}
         self._hosts = frozenset(sorted(hosts)[:_MAX_HOSTS])
-        self._by_host = {host: known for host, known in self._by_host.items() if host in self._hosts}
+        self._by_host = {host: addresses for host, addresses in self._by_host.items() if host in self._hosts}
         for host in self._hosts - set(self._by_host):
             if is_address(plain_address(host)):
                 self._by_host[host] = _remote([host])
