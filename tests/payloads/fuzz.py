@@ -74,7 +74,7 @@ def avro_seed() -> bytes:
 class OneSchema:
     """As much of the console's registry as a decoder asks for."""
 
-    known = True
+    configured = True
 
     def __init__(self, kind: str, text: str, serialized: str = "") -> None:
         self._schema = {"schemaType": kind, "schema": text, "resolved": {}, "references": []}

@@ -7,6 +7,7 @@ first checks, which random bytes never do.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -62,7 +63,9 @@ def _fill(random: Random, root: type[Message], part: Struct, facts: Facts, insid
 def _fill_parts(random: Random, root: type[Message], part: Struct, name: str, kind: Kind, facts: Facts) -> None:
     if not kind.is_list:
         if getattr(part, name) is not None:
-            _fill(random, root, getattr(part, name), facts, inside=name)
+            own = copy(getattr(part, name))  # the default of a class is one object for all its messages
+            _fill(random, root, own, facts, inside=name)
+            setattr(part, name, own)
         return
     parts = getattr(part, name) or []
     if name in _SINGLE and random.random() < 0.95:

@@ -170,10 +170,11 @@ def decides_before_everything_is_replayed(patch: pytest.MonkeyPatch) -> None:
 def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     original = runtime.ControllerRuntime._append
 
-    def append(self: Any, records: Any, answer: Any, response: Any, *, atomic: bool = True) -> None:
-        original(self, records, None, None, atomic=atomic)
+    def append(self: Any, records: Any, frames: Any, answer: Any, response: Any, *, atomic: bool = True) -> bool:
+        appended = original(self, records, frames, None, None, atomic=atomic)
         if answer is not None:
             answer.set_result(response)
+        return appended
 
     patch.setattr(runtime.ControllerRuntime, "_append", append)
 
