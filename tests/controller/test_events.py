@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.controller.node import Answered, Node
 
-from ottla.controller.events import OnDone, Work
+from ottla.controller.events import ControllerEvents, Event, OnDone, Work
 from ottla.controller.state import ControllerRequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -146,3 +146,52 @@ def test_duties_wait_once_however_often_the_clock_ticks(node: Node, steps: Steps
     node.runtime.tick()
     assert len(steps.waiting) == 1
     steps.all()
+
+
+def test_a_duty_that_fails_does_not_hold_the_events_behind_it(steps: Steps) -> None:
+    """The failure of a duty is raised to the loop: the waiting requests must run all the same."""
+    events, ended, steps.held = ControllerEvents(steps), [], True
+
+    def failing() -> Event:
+        yield lambda: 1 / 0
+
+    def ending(name: str) -> Event:
+        yield lambda: None
+        ended.append(name)
+
+    def reraise(error: Exception) -> None:
+        raise error
+
+    events.run(failing(), reraise)
+    for name in ("first", "second"):
+        events.run(ending(name), reraise)
+    events.run(failing(), reraise)
+    events.run(ending("third"), reraise)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            steps.all()
+    steps.all()
+    assert ended == ["first", "second", "third"]
+
+
+def test_an_event_that_fails_before_its_first_work_does_not_hold_the_others(steps: Steps) -> None:
+    events, ended, steps.held = ControllerEvents(steps), [], True
+
+    def broken() -> Event:
+        raise ZeroDivisionError
+        yield
+
+    def ending() -> Event:
+        yield lambda: None
+        ended.append(True)
+
+    def reraise(error: Exception) -> None:
+        raise error
+
+    events.run(ending(), reraise)
+    events.run(broken(), reraise)
+    events.run(ending(), reraise)
+    with pytest.raises(ZeroDivisionError):
+        steps.all()
+    steps.all()
+    assert ended == [True, True]

@@ -145,3 +145,24 @@ def test_a_clean_stop_leaves_no_stray(broker: Broker, tmp_path: Path) -> None:
         assert delete_topic(connection, "t") == 0
     broker.stop()
     assert {name.rsplit("-", 1)[1] for name in folders(tmp_path)} <= {"delete"}
+
+
+def test_work_that_fails_does_not_hold_the_work_behind_it() -> None:
+    put_off_work, turns = queue()
+    put_off_work.begin(put_off.AT_ONCE + 1)
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        if number == put_off.IN_A_TURN:
+            raise ZeroDivisionError
+        done.append(number)
+
+    for number in range(4 * put_off.IN_A_TURN):
+        if not put_off_work.put_off(("remove", number), lambda number=number: work(number)):
+            done.append(number)
+    with pytest.raises(ZeroDivisionError):
+        turns.next()
+    while turns.callbacks:
+        turns.next()
+    assert done == [number for number in range(4 * put_off.IN_A_TURN) if number != put_off.IN_A_TURN]
+    assert not put_off_work

@@ -52,6 +52,8 @@ class ControllerEvents:
                 self._advance(None, None)
         finally:
             self._draining = False
+            if self._running is None and (self._urgent or self._waiting):  # an event's failure is raised: the others run
+                self._drain()
 
     def _advance(self, result: Any, error: Exception | None) -> None:
         """The next step of the running event: up to its next work, or to its end."""
@@ -69,8 +71,10 @@ class ControllerEvents:
             self._in_slices(work, self._on_done)
 
     def _on_done(self, result: Any, error: Exception | None) -> None:
-        self._advance(result, error)
-        self._drain()
+        try:
+            self._advance(result, error)
+        finally:
+            self._drain()
 
 
 def _run_at_once(event: Event) -> None:

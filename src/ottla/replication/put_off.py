@@ -57,11 +57,13 @@ class PutOff:
         """One turn."""
         if self.later is None:
             return
-        self._do(list(islice(self._work, IN_A_TURN)))
-        if self._work:
-            self.later(self.next)
-        else:
-            self._on_idle()
+        try:
+            self._do(list(islice(self._work, IN_A_TURN)))
+        finally:  # work that fails must not hold the work behind it
+            if self._work:
+                self.later(self.next)
+            else:
+                self._on_idle()
 
     def finish(self, kind: str) -> None:
         """Do all work of that kind now, and drop other work; from here on no work waits."""
