@@ -157,9 +157,12 @@ def test_work_that_fails_does_not_hold_the_work_behind_it() -> None:
             raise ZeroDivisionError
         done.append(number)
 
-    for number in range(4 * put_off.IN_A_TURN):
-        if not put_off_work.put_off(("remove", number), lambda number=number: work(number)):
-            done.append(number)
+    at_once = [
+        number
+        for number in range(4 * put_off.IN_A_TURN)
+        if not put_off_work.put_off(("remove", number), lambda number=number: work(number))
+    ]
+    done += at_once
     with pytest.raises(ZeroDivisionError):
         turns.next()
     while turns.callbacks:

@@ -4,8 +4,8 @@ A request with many elements, or an API whose answer may have many, is decoded, 
 loops go through `ottla.model.pace.paced`, which counts the work and switches back to the loop after a slice. One slice is
 done in a turn of the loop, whatever the number of such requests; they take turns. Requests with few elements so far have
 every other turn. While the requests under way have built many elements, the large ones are finished one after the other:
-what waits holds little memory. Nothing else runs in a greenlet, and a loop without `paced` in it is never interrupted: a
-decision and its change stay together.
+what waits holds little memory. Decisions and replays of the controller run in greenlets too (`ottla.controller.events`).
+Nothing else does. A loop without `paced` in it is never interrupted: a decision and its change stay together.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The command line: thin commands over the server and, later, the wire."""
+"""The command line: a verb starts a server or speaks the wire, and imports nothing of a node."""

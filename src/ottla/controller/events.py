@@ -52,7 +52,8 @@ class ControllerEvents:
                 self._advance(None, None)
         finally:
             self._draining = False
-            if self._running is None and (self._urgent or self._waiting):  # an event's failure is raised: the others run
+            # Only a raised failure leaves events behind: the failure goes to the loop, and the other events run.
+            if self._running is None and (self._urgent or self._waiting):
                 self._drain()
 
     def _advance(self, result: Any, error: Exception | None) -> None:

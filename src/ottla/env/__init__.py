@@ -1,1 +1,4 @@
-"""The seams to the machine as Protocols, the table of settings, and logging. Nothing here does I/O but the log."""
+"""The seams to the machine as Protocols, the table of settings, logging, and requests to HTTP servers.
+
+Only `logging` and `http_request` do I/O here.
+"""

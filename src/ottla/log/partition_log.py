@@ -4,10 +4,12 @@ A `PartitionLog` has its parts, and no part refers to the log. The rules of each
 code that may change it:
 
 - `segments` (`log_segments`): the segments in order. Append, roll, exchange, truncation.
-- `offsets` (`log_offsets`): log start, high watermark, log end, recovery point. Append, flush, truncation, methods here.
-- `producers` (`producer_state`): sequences and open transactions. Append, truncation.
-- `snapshots` (`producer_snapshots`): the `.snapshot` files. Roll, exchange, truncation, close.
-- `epochs` (`epoch_cache`): leader epochs and their file. Append, truncation, `advance_log_start_offset`.
+- `offsets` (`log_offsets`): log start, high watermark, log end, recovery point. Append, flush, truncation,
+  the cleaner, `partition_checkpoints`, the partition (high watermark), methods here.
+- `producers` (`producer_state`): sequences and open transactions. Append, roll, truncation, promotion, expiry.
+- `snapshots` (`producer_snapshots`): the `.snapshot` files. Roll, exchange, truncation, promotion, close.
+- `epochs` (`epoch_cache`): leader epochs and their file. Append, truncation, promotion,
+  `advance_log_start_offset`.
 - `erasure_notes` (`erasure_notes`): erasures that were carried out. The eraser, truncation.
 - limits (`append_limits`): the settings that an append compares with. The setter of `config`.
 

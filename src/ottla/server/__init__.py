@@ -1,1 +1,1 @@
-"""The composition root: a node put together from the real environment."""
+"""A node put together from the real environment: one of the two composition roots. The other is `ottla.simulation`."""

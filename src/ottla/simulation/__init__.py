@@ -1,1 +1,1 @@
-"""A whole cluster on virtual time, from one seed: the real raft and controller code on fake networks and disks."""
+"""A whole cluster on virtual time, from one seed: real raft, controller, replication and log on fake networks and disks."""

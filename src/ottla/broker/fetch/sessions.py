@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and later only what changed.
 
 A session remembers, for each partition, the client's request and the last response. An incremental response leaves out
-partitions with nothing new. A session begins with its first response; `fetch_session_cache` decides which sessions are
+partitions with nothing new. A session begins with its first response; `session_cache` decides which sessions are
 kept.
 """
 
