@@ -88,7 +88,7 @@ def test_what_goes_wrong_is_one_line(ottla_schema: Shell, tmp_path: Path) -> Non
     assert "cannot read nowhere.avsc" in run("register", "s", "nowhere.avsc", code=2)
     assert "42201" in run("register", "s", run.file("x.avsc", "{"), code=1)
     nobody = Shell("http://127.0.0.1:1", tmp_path)
-    assert nobody("list", code=1).startswith("ottla: no answer from the registry at http://127.0.0.1:1: ")
+    assert nobody("list", code=1).startswith("ottla: the schema registry at http://127.0.0.1:1 does not answer: ")
 
 
 @pytest.mark.timeout(180)
