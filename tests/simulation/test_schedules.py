@@ -228,10 +228,11 @@ def _keeps_its_image(patch: pytest.MonkeyPatch) -> None:
         if self.state.image.empty:
             self.state.image = self.publisher.image.copy()
         self.state.sessions.clear()
+        self._term += 1
         self.active = True
         records = runtime.activation_records(self.state, self._bootstrap)
-        if records:
-            self._append(records, None, None)
+        if records and self._append(records, self._encoded(records), None, None):
+            runtime.replay_all(self.state.image, runtime.MetadataDelta(), records)
 
     patch.setattr(runtime.ControllerRuntime, "on_leader", on_leader)
 
