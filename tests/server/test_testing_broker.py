@@ -210,6 +210,24 @@ def test_the_pytest_fixture(tmp_path):
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_the_plugin_leaves_the_node_alone_until_a_test_uses_it():
+    """Every run of pytest imports the plugin, also where no test needs a broker."""
+    code = """
+import sys, ottla.testing.pytest_plugin
+assert "ottla.server.node" not in sys.modules
+from ottla.testing import Broker
+assert "ottla.server.node" in sys.modules
+try:
+    ottla.testing.Brokers
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "module 'ottla.testing' has no attribute 'Brokers'\n"
+
+
 def _entry_point() -> bool:
     from importlib.metadata import entry_points
 

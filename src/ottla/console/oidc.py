@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
-from urllib.request import HTTPRedirectHandler, Request
+from urllib.request import Request
 
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import Attempt
 from ottla.env.http_answer import HTTPException
+from ottla.env.http_request import NoRedirect
 from ottla.env.logging import get_logger
 from ottla.security.access_rules import OidcRules, check_address
 from ottla.security.http_deadline import whole_answer
@@ -75,11 +76,6 @@ class ProviderCalls:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 class _Keys:
@@ -265,7 +261,7 @@ class Provider:
     def _get(self, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         request = Request(url, data=data, headers={"Accept": "application/json", **(headers or {})})  # noqa: S310 - checked addresses only
         try:
-            document = json.loads(whole_answer(request, MAX_ANSWER, TIMEOUT_S, _NoRedirect(), tls=self._tls))
+            document = json.loads(whole_answer(request, MAX_ANSWER, TIMEOUT_S, NoRedirect(), tls=self._tls))
         except HTTPError as error:
             raise ConsoleError(f"the provider answered {error.code}: {_reason(error)}", status=403) from None
         except (URLError, OSError, HTTPException, ValueError, RecursionError) as error:

@@ -83,6 +83,19 @@ class EndOfTransaction(NamedTuple):
     transaction_version: int = 0
 
 
+def append_marker(partition: Partition, end: EndOfTransaction, now_ms: int) -> int:
+    """Append the marker that ends a transaction. Returns the offset after the marker."""
+    marker = build_end_txn_marker(
+        commit=end.committed,
+        coordinator_epoch=end.coordinator_epoch,
+        timestamp=now_ms,
+        producer_id=end.producer_id,
+        producer_epoch=end.producer_epoch,
+    )
+    result = partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
+    return result.last_offset + 1
+
+
 class ShardState(Enum):
     LOADING = "Loading"
     ACTIVE = "Active"
@@ -174,17 +187,8 @@ class Shard(Generic[MachineT]):
         not written.
         """
         self._require_active()
-        now_ms = self._clock.time_ms()
-        marker = build_end_txn_marker(
-            commit=end.committed,
-            coordinator_epoch=end.coordinator_epoch,
-            timestamp=now_ms,
-            producer_id=end.producer_id,
-            producer_epoch=end.producer_epoch,
-        )
-        result = self.partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
+        self._end_offset = append_marker(self.partition, end, self._clock.time_ms())
         self.machine.replay_end_transaction(end.producer_id, committed=end.committed)
-        self._end_offset = result.last_offset + 1
         self._answer_when_committed([CoordinatorAnswer(waiter, None)])
 
     def _require_active(self) -> None:

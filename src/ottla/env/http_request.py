@@ -1,7 +1,7 @@
 """An HTTP request whose login stays with the server that it was meant for.
 
-`urllib` follows a redirect with the same `Authorization` header, to whatever server the answer names: a request that has
-one is not sent anywhere else.
+`urllib` follows a redirect with the same `Authorization` header, to whatever server the answer names. A request with such
+a header follows redirects to its own server only, and a request with `NoRedirect` follows none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,13 @@ import ssl
 from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+
+class NoRedirect(HTTPRedirectHandler):
+    """A redirect is an answer like any other: the request is not sent again."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
 
 
 class _SameServer(HTTPRedirectHandler):

@@ -2,7 +2,7 @@
 
 The libraries hold Python's lock in single calls, which stops the registry's loop from another thread too. A pattern with
 30,000 classes of characters did so for 0.23 s, a string of 900 KB in a Protobuf option for 0.25 s.
-`ottla.registry.schemas.question_process` has the process.
+`ottla.system.question_process` has the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.registry.compatibility import CompatibilityFinding
 from ottla.registry.schema_jobs import SchemaJob, SchemaJobs
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Incompatibility, SchemaProblem
-from ottla.registry.schemas.question_process import ProcessEnded, QuestionProcess, answer_questions
+from ottla.system.question_process import ProcessEnded, QuestionProcess, answer_questions
 
 TIMEOUT_S = 60.0
 """The steps of the budget end a job within seconds; this ends a process that hangs."""

@@ -179,14 +179,10 @@ def parse_keys(data: bytes) -> Any:
 
 def _get(url: str, timeout: float) -> bytes:
     from urllib.error import URLError
-    from urllib.request import HTTPRedirectHandler
 
     from ottla.env.http_answer import HTTPException
+    from ottla.env.http_request import NoRedirect
     from ottla.security.http_deadline import whole_answer
-
-    class NoRedirect(HTTPRedirectHandler):
-        def redirect_request(self, *_: Any, **__: Any) -> None:
-            return None
 
     try:
         return whole_answer(url, MAX_BYTES, timeout, NoRedirect())

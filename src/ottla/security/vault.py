@@ -17,10 +17,11 @@ import ssl
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request
+from urllib.request import ProxyHandler, Request
 
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.http_answer import HTTPException
+from ottla.env.http_request import NoRedirect
 from ottla.security.hosts import is_loopback
 from ottla.security.http_deadline import whole_answer
 from ottla.security.key_sources import KeyStoreError
@@ -31,11 +32,6 @@ _TIMEOUT_S = 10.0
 _SHORTEST_WAIT_S = 1.0
 _LONGEST_LEASE_S = 1e9
 _SETTING = "ottla.encryption.master.key.url"
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 class VaultSource:
@@ -113,7 +109,7 @@ class VaultSource:
         data = None if body is None else json.dumps(body).encode()
         request = Request(url, data=data, headers=headers)  # noqa: S310 - http and https only, checked above
         try:
-            answer = whole_answer(request, _MAX_BYTES, _TIMEOUT_S, ProxyHandler({}), _NoRedirect(), tls=self._tls)
+            answer = whole_answer(request, _MAX_BYTES, _TIMEOUT_S, ProxyHandler({}), NoRedirect(), tls=self._tls)
             document = json.loads(answer)
         except HTTPError as error:
             error.close()

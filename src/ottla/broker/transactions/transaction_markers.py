@@ -10,12 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.transactions.remote_transactions import markers_codes, markers_request
-from ottla.coordinator.runtime import EndOfTransaction
+from ottla.coordinator.runtime import EndOfTransaction, append_marker
 from ottla.coordinator.transactions.markers import OnWritten
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.topic_names import OFFSETS_TOPIC
-from ottla.protocol.records import build_end_txn_marker
 
 if TYPE_CHECKING:
     from ottla.broker.planes import TransactionPlane
@@ -86,7 +85,7 @@ def write_locally(
             if tp.topic == OFFSETS_TOPIC:
                 broker.groups.shards[tp.partition].end_transaction(end, partial(_on_offsets_written, tp, on_written))
             else:
-                end_offset = _append(broker, end, partition)
+                end_offset = append_marker(partition, end, broker.clock.time_ms())
                 if partition.high_watermark >= end_offset:
                     codes[tp] = ErrorCode.NONE
                 else:
@@ -103,19 +102,6 @@ def write_locally(
 def _on_offsets_written(tp: TopicPartition, on_written: OnWritten, outcome: KafkaError | None) -> None:
     code = ErrorCode.NONE if outcome is None else outcome.code
     on_written({tp: ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code})
-
-
-def _append(broker: TransactionPlane, end: EndOfTransaction, partition: Partition) -> int:
-    now_ms = broker.clock.time_ms()
-    marker = build_end_txn_marker(
-        commit=end.committed,
-        coordinator_epoch=end.coordinator_epoch,
-        timestamp=now_ms,
-        producer_id=end.producer_id,
-        producer_epoch=end.producer_epoch,
-    )
-    result = partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
-    return result.last_offset + 1
 
 
 def _when_committed(broker: TransactionPlane, partition: Partition, end_offset: int, on_written: OnWritten) -> None:

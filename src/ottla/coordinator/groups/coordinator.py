@@ -16,7 +16,7 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID
 from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.machine import GroupMachine
-from ottla.coordinator.groups.shard_context import OperationTimers
+from ottla.coordinator.groups.shard_context import OperationTimers, ShardContext
 from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
 from ottla.coordinator.settings import GroupCoordinatorSettings
@@ -74,7 +74,7 @@ class GroupCoordinator:
         self.shards = Shards(OFFSETS_TOPIC, settings.offsets_topic_num_partitions, spec, clock, timers, replicas)
 
     def _make_machine(self, clock: Clock, random: RandomSource, deadlines: OperationTimers) -> GroupMachine:
-        machine = GroupMachine(self.settings, clock, random, deadlines, self.rebalances)
+        machine = GroupMachine(ShardContext(self.settings, clock, random, deadlines, self.rebalances))
         machine.on_metadata(MetadataDelta(reloaded=True), self._image, self._image_version)
         return machine
 

@@ -8,7 +8,6 @@ records; their answers, like all answers, leave once those records are committed
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -27,11 +26,9 @@ from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.listing import GroupListing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.offsets import OffsetRequests
-from ottla.coordinator.groups.shard_context import OperationTimers, ShardContext
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
-from ottla.coordinator.settings import GroupCoordinatorSettings
-from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
@@ -54,15 +51,8 @@ _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
 
 class GroupMachine:
-    def __init__(
-        self,
-        settings: GroupCoordinatorSettings,
-        clock: Clock,
-        random: RandomSource,
-        timers: OperationTimers,
-        rebalances: Counter[GroupKind] | None = None,
-    ) -> None:
-        self._context = ShardContext(settings, clock, random, timers, rebalances)
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
         self._store = OffsetStore()
         self._live = False
         self._rebalance = Rebalance(self._context)

@@ -1,7 +1,7 @@
 """Records that are costly to check against their schema, checked in a process of their own.
 
 fastavro, json and jsonschema-rs hold Python's lock while they work: in a thread, one large record stops the loop for
-seconds (`ottla.registry.schemas.question_process` has the process).
+seconds (`ottla.system.question_process` has the process).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, Validator
-from ottla.registry.schemas.question_process import ProcessEnded, QuestionProcess, answer_questions
+from ottla.system.question_process import ProcessEnded, QuestionProcess, answer_questions
 
 
 class SchemaText(NamedTuple):
