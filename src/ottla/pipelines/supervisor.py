@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.model.user_error import UserError
+from ottla.system.owned_folders import stranger_who_writes
 from ottla.system.processes import is_zombie, own_command, started_at
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
@@ -33,6 +34,9 @@ def state_directory(folder: str | None = None) -> str:
         home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
         base = os.path.join(home, "ottla", "pipelines")
     os.makedirs(base, mode=0o700, exist_ok=True)
+    stranger = stranger_who_writes(base)
+    if stranger is not None:  # a definition there has the words that `restart` runs and the process that `stop` kills
+        raise UserError(f"{base} cannot hold pipelines: {stranger}; use `--state` with a directory of your own")
     return base
 
 
@@ -171,8 +175,10 @@ def restart(state: str, name: str) -> int:
 
 def _pid(definition: str) -> int | None:
     """The process id, if that process runs. A later process with the same number, as after a reboot, does not count."""
-    started = read_json(definition)
-    if not started or not _alive(pid := int(started["pid"])):
+    started = read_json(definition) or {}
+    pid = started.get("pid")
+    # Zero and negative numbers are groups of processes: -1 is every process of this user.
+    if not isinstance(pid, int) or pid < 1 or not _alive(pid):
         return None
     born = started_at(pid)
     return None if born is not None and born > float(started.get("started", born)) + _CLOCK_SLACK_S else pid
