@@ -62,7 +62,7 @@ def test_what_sparks_workers_run_is_not_in_a_planted_folder(temporary: Path) -> 
     planted = temporary / f"ottla-python-{os.geteuid()}"
     planted.mkdir()
     planted.chmod(0o777)
-    script = Path(session._worker_python())  # noqa: SLF001 - the script that Spark runs
+    script = Path(session._worker_python())
     assert planted not in script.parents
     assert not list(planted.iterdir())
     done = subprocess.run([script, "-c", "print(6 * 7)"], capture_output=True, text=True, check=False, timeout=60)

@@ -20,6 +20,7 @@ from ottla.console.errors import ConsoleError
 from ottla.console.render import render
 from ottla.console.settings import MAX_BODY_BYTES, MAX_LOGIN_BYTES
 from ottla.console.site import site_of
+from ottla.security.web_headers import SECURITY_HEADERS
 
 Page = Callable[[Request], Awaitable[Response]]
 OPEN_PATHS = ("/login", "/oidc/", "/static/", "/healthz", "/readyz")
@@ -28,9 +29,9 @@ PARTIAL_PAGES = (
 )  # fmt: skip
 """First words of the addresses for people with rights on some topics only; these pages show those topics and no other."""
 HEADERS = {
+    **SECURITY_HEADERS,
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }

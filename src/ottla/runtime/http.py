@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ottla.env.logging import get_logger
 from ottla.runtime.descriptors import SocketBudget
 from ottla.security.web import TooManyFailures, WebAccess, WebAccessError
+from ottla.security.web_headers import HEAD_LINES
 from ottla.security.web_hosts import WebHosts
 
 log = get_logger(__name__)
@@ -210,6 +211,6 @@ def _frame(answer: HttpAnswer, *, is_head: bool) -> bytes:
     body = answer.body.encode()
     head = (
         f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n{answer.header}"
-        f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(body)}\r\n{HEAD_LINES}Connection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (b"" if is_head else body)

@@ -1,4 +1,5 @@
 """Requests of the HTTP servers that h11 reads and this module refuses, because another program may read them differently.
+Every answer gets the security headers that the application has not set (`web_headers.py`).
 
 - `Content-Length` beside `Transfer-Encoding`, and `Transfer-Encoding` in HTTP/1.0: a proxy may use the other length, and
   its next request would begin inside this body (RFC 9112, 6.1 and 6.3).
@@ -14,17 +15,28 @@ from typing import Any
 
 import h11
 
+from ottla.security.web_headers import missing_headers
+
 FREE_CHUNKS = 256
 BYTES_A_CHUNK = 512
 """A body may have `FREE_CHUNKS` chunks, and one more for each `BYTES_A_CHUNK` bytes that the server has received."""
 
 
 class StrictConnection(h11.Connection):
-    """A connection of a server that refuses ambiguous requests with RemoteProtocolError."""
+    """A connection of a server that refuses ambiguous requests with RemoteProtocolError, and completes the heads of answers."""
 
     _chunks = 0
     _body_bytes = 0
     _refusal = ""
+
+    def send(self, event: h11.Event) -> bytes | None:
+        """Every answer passes here, also the answers that uvicorn makes itself (400, 500)."""
+        if isinstance(event, h11.Response):
+            added = missing_headers(name for name, _ in event.headers)
+            event = h11.Response(
+                status_code=event.status_code, headers=[*event.headers.raw_items(), *added], reason=event.reason
+            )
+        return super().send(event)
 
     def next_event(self) -> Any:
         if self._refusal:

@@ -20,8 +20,8 @@ _GROUP_OR_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def private_temporary_folder(name: str) -> str:
     """A folder for scripts in the directory for temporary files, the same for every process of this user.
 
-    If a folder of that name belongs to a different user, is a link, or can be written by others, the process gets a new
-    folder of its own, which is removed at exit.
+    A folder of that name may belong to a different user, be a link, or have a mode that allows others to write. Then
+    the process gets a new folder of its own, which is removed at exit.
     """
     path = os.path.join(tempfile.gettempdir(), f"{name}-{os.geteuid()}")
     try:
@@ -33,7 +33,7 @@ def private_temporary_folder(name: str) -> str:
 
 
 def stranger_who_writes(folder: str) -> str | None:
-    """Who besides this user (and root) can write to the folder, in words for an error; None if nobody can.
+    """Who besides this user (and root) can write to the folder, as the reason of an error; None if nobody can.
 
     Members of the folder's group count as friends: many systems give every user a group of its own.
     """
