@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -11,9 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from ottla.client.cluster import Cluster
-from ottla.console.access import AccessControl
+from ottla.console.access import COOKIE, AccessControl
 from ottla.console.cluster.history import POINTS, History, ReadLag, Ring, total_lag
 from ottla.console.cluster.librdkafka import librdkafka_settings
 from ottla.console.cluster.sampler import Sampler
@@ -284,6 +287,25 @@ def test_csv_never_becomes_a_formula_and_bytes_survive() -> None:
     assert ",,null," in lines[3]
 
 
+@pytest.mark.parametrize(
+    "begin",
+    ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\n=", "\x00=", "\ufeff=", "\u200b+", "\u3000=",
+     "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\u2212"],
+)  # fmt: skip
+def test_no_cell_begins_like_a_formula(begin: str) -> None:
+    """White space, invisible characters and full-width signs in front do not help: spreadsheets read through them."""
+    text = b"".join(as_csv(iter([[record(f"{begin}cmd|calc".encode(), begin.encode())]]))).decode()
+    row = list(csv.reader(io.StringIO(text, newline="")))[1]
+    assert row[6] == f"'{begin}cmd|calc"
+    assert row[4].startswith("'")
+
+
+@pytest.mark.parametrize("value", ["5", "a=b", "a-b", "\u00e4", "", "'x", "  x"])
+def test_other_cells_stay_as_they_are(value: str) -> None:
+    text = b"".join(as_csv(iter([[record(value.encode())]]))).decode()
+    assert list(csv.reader(io.StringIO(text, newline="")))[1][6] == value
+
+
 def test_json_lines_hold_every_field() -> None:
     row = json.loads(b"".join(as_json_lines(iter([[record(b"v", b"k")]]))))
     assert (row["key"], row["value"], row["headers"]) == ("k", "v", [["h", "/w==", "base64"]])
@@ -313,6 +335,17 @@ def test_a_forged_session_is_no_session(tmp_path) -> None:
     sealed = access.seal({"name": "ana"})
     assert access.unseal(sealed) == {"name": "ana"}
     assert access.unseal(sealed[:-1] + ("0" if sealed[-1] != "0" else "1")) is None
+
+
+def test_a_forms_token_seals_no_cookie() -> None:
+    """Both are an HMAC, and a person chooses the cookie and the header that the form's token is bound to."""
+    web = RuledAccess.from_options(users_file=None, jwks_url="https://127.0.0.1/keys")
+    access = AccessControl(web, read_only=False, hosts=())
+    chosen = "eyJ1bnRpbCI6IDk5OTk5OTk5OTk5OX0="
+    scope = {"type": "http", "headers": [(b"cookie", f"{COOKIE}={chosen}".encode())], "method": "GET", "path": "/"}
+    token = access.csrf(Request(scope))
+    assert access.unseal(f"csrf:{chosen}\0.{token}") is None
+
     assert access.unseal("") is None
     assert run_apart(access.login("ana", "wrong", "")) is None
     assert run_apart(access.login("bob", "geheim-1", "")) is None

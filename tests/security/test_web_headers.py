@@ -72,7 +72,7 @@ def test_an_application_keeps_its_own_policy() -> None:
 def test_a_nodes_own_server(request_bytes: bytes, status: int) -> None:
     async def run() -> tuple[int, list[tuple[str, str]]]:
         sock = socket.create_server(("127.0.0.1", 0))
-        sock.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        sock.setblocking(False)
         server = HttpServer(sock, {"/x": lambda: HttpAnswer("<script>alert(1)</script>")})
         await server.start()
         try:
@@ -96,9 +96,7 @@ def test_every_uvicorn_has_these_connections() -> None:
             match node:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id="uvicorn"), attr="run" | "Config"), keywords=keywords
-                ) if not any(
-                    keyword.arg is None and ("options" in ast.unparse(keyword.value)) for keyword in keywords
-                ):
+                ) if not any(keyword.arg is None and ("options" in ast.unparse(keyword.value)) for keyword in keywords):
                     bare.append(f"{path.relative_to(ROOT)}:{node.lineno}")
                 case _:
                     pass

@@ -13,6 +13,7 @@ import click
 
 from ottla import __version__
 from ottla.cli.examples import EXAMPLES
+from ottla.model.peer_text import visible
 from ottla.model.user_error import UserError
 
 _COMMANDS = {
@@ -56,7 +57,7 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            click.echo(f"ottla: {error}", err=True)
+            click.echo(f"ottla: {visible(str(error), lines=True)}", err=True)  # an error may quote a peer
             ctx.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

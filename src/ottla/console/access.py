@@ -50,7 +50,9 @@ class AccessControl:
         self._web = web
         self._read_only = read_only
         self._hosts = WebHosts(hosts)
-        self._secret = secrets.token_bytes(32)
+        # Two keys: a person chooses some of the bytes under a form's token, and none of them must pass as a sealed cookie.
+        self._form_key = secrets.token_bytes(32)
+        self._seal_key = secrets.token_bytes(32)
         self.rules = web.rules
         self.sessions = Sessions()
         self.provider = Provider(web.rules.oidc) if web.rules.oidc is not None else None
@@ -156,7 +158,7 @@ class AccessControl:
         """A token bound to the session cookie or the credentials; without a login, bound to this process only."""
         shown = (request.cookies.get(COOKIE, ""), request.headers.get("authorization", ""))
         bound = "\0".join(shown) if self.login_needed else ""
-        return hmac.new(self._secret, b"csrf:" + bound.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._form_key, b"csrf:" + bound.encode(), hashlib.sha256).hexdigest()
 
     def check_change(self, request: Request, token: str, role: str, *, anywhere: bool = False) -> None:
         """ConsoleError unless this request may change what its address names; without a name there, the whole cluster.
@@ -229,11 +231,11 @@ class AccessControl:
     def seal(self, claims: dict[str, Any]) -> str:
         """For a cookie that only this process can have made."""
         body = urlsafe_b64encode(json.dumps(claims).encode()).decode()
-        return body + "." + hmac.new(self._secret, body.encode(), hashlib.sha256).hexdigest()
+        return body + "." + hmac.new(self._seal_key, body.encode(), hashlib.sha256).hexdigest()
 
     def unseal(self, cookie: str) -> dict[str, Any] | None:
         body, _, mark = cookie.partition(".")
-        expected = hmac.new(self._secret, body.encode(), hashlib.sha256).hexdigest()
+        expected = hmac.new(self._seal_key, body.encode(), hashlib.sha256).hexdigest()
         if not hmac.compare_digest(mark.encode(), expected.encode()):
             return None
         claims: dict[str, Any] = json.loads(urlsafe_b64decode(body))

@@ -1,4 +1,7 @@
-"""Rows as a table, JSON or YAML. Colours only on a terminal: click takes them out where there is none."""
+"""Rows as a table, JSON or YAML. Colours only on a terminal: click takes them out where there is none.
+
+Names and records come from peers: no character of theirs steers the terminal.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ottla.model.peer_text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,9 +42,21 @@ def show_tree(tree: Any, output: str) -> None:
     if output == "yaml":
         import yaml
 
-        click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
+        text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+        if visible(text, lines=True) != text:  # YAML's own escapes: a program reads the same values
+            text = yaml.safe_dump(tree, sort_keys=False)
+        click.echo(text, nl=False)
     else:
-        click.echo(json.dumps(tree, indent=2, ensure_ascii=False, default=str))
+        click.echo(json_text(tree, indent=2))
+
+
+def json_text(tree: Any, indent: int | None = None) -> str:
+    return visible_json(json.dumps(tree, indent=indent, ensure_ascii=False, default=str))
+
+
+def for_terminal(text: str) -> str:
+    """Text of a record: on a terminal without characters that steer the terminal, else as it is."""
+    return visible(text, lines=True) if sys.stdout.isatty() else text
 
 
 def console() -> Console:
@@ -64,7 +81,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, (list, tuple, set)):
-        return ",".join(map(str, value))
+        return visible(",".join(map(str, value)))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return visible(str(value))

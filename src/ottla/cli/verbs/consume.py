@@ -140,18 +140,18 @@ def _plain(decoded: Decoded) -> Any:
 
 
 def _writer(form: str | None, output: str) -> Callable[[Any, Decoded, Decoded], None]:
+    from ottla.cli.terminal.output import for_terminal, json_text, show_tree
+
     if form is not None:
         from ottla.cli.records.record_format import compile_format
 
         formatted = compile_format(form)
-        return lambda message, key, value: click.echo(formatted(message, _text(key), _text(value)), nl=False)
-    if output == "json":
         return lambda message, key, value: click.echo(
-            json.dumps(as_facts(message, key, value), ensure_ascii=False, default=str)
+            for_terminal(formatted(message, _text(key), _text(value))), nl=False
         )
+    if output == "json":
+        return lambda message, key, value: click.echo(json_text(as_facts(message, key, value)))
     if output == "yaml":
-        from ottla.cli.terminal.output import show_tree
-
         return lambda message, key, value: show_tree([as_facts(message, key, value)], "yaml")
     return _line
 
@@ -163,8 +163,8 @@ def _text(decoded: Decoded) -> str:
 
 
 def _line(message: Any, key: Decoded, value: Decoded) -> None:
-    from ottla.cli.terminal.output import styled
+    from ottla.cli.terminal.output import for_terminal, styled
 
     where = styled(f"{message.partition()}:{message.offset()}", dim=True)
-    left = "" if key.kind == "null" else styled(_text(key), fg="cyan") + "  "
-    click.echo(f"{where}  {left}{'null' if value.kind == 'null' else _text(value)}")
+    left = "" if key.kind == "null" else styled(for_terminal(_text(key)), fg="cyan") + "  "
+    click.echo(f"{where}  {left}{'null' if value.kind == 'null' else for_terminal(_text(value))}")

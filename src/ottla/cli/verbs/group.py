@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.connecting import connected
+from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
@@ -80,7 +81,7 @@ def describe(target: Target, name: str) -> None:
             target.output,
         )
         return
-    click.echo(f"{name}  {described_group.state}  {len(described_group.members)} members  lag {lag}")
+    click.echo(f"{visible(name)}  {described_group.state}  {len(described_group.members)} members  lag {lag}")
     show(rows, "table")
 
 

@@ -16,6 +16,7 @@ import click
 from ottla.cli.options.combinations import refuse_together
 from ottla.cli.options.settings_file import settings_option
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_access, web_options
+from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
     from ottla.pipelines.pipeline import Pipeline
@@ -212,7 +213,7 @@ def status(name: str, output: str, state: str | None) -> None:
 
         console().print(status_table(pipeline_status))
     if pipeline_status.get("error"):
-        click.echo(f"last error: {pipeline_status['error']}")
+        click.echo(f"last error: {visible(str(pipeline_status['error']), lines=True)}")  # an error may quote a record
 
 
 def _line(row: dict[str, Any]) -> str:

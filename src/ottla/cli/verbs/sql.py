@@ -58,13 +58,13 @@ def sql(
         from rich.markup import escape
         from rich.table import Table
 
-        from ottla.cli.terminal.output import console
+        from ottla.cli.terminal.output import console, for_terminal
 
         table = Table()
         for name in rows.column_names:
-            table.add_column(escape(name), overflow="fold")
+            table.add_column(escape(for_terminal(name)), overflow="fold")
         for row in rows.to_pylist():
-            table.add_row(*[escape(_text(value)) for value in row.values()])
+            table.add_row(*[escape(for_terminal(_text(value))) for value in row.values()])
         console().print(table)
         if when := _true_at(offsets, notes):
             click.echo(when)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.connecting import located
+from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -87,7 +88,7 @@ def screen(snapshot: ClusterSnapshot, history: History) -> Group:
     lags = sorted(((lag, name) for name, lag in history.lags(snapshot).items()), key=lambda p: -p[0].records)
     for lag, name in lags[:10]:
         group = snapshot.groups[name]
-        groups.add_row(escape(name), group.kind, group.state, number(lag.records), span(lag.seconds))
+        groups.add_row(escape(visible(name)), group.kind, group.state, number(lag.records), span(lag.seconds))
     written = history.written.rate()
     head = f"cluster {snapshot.cluster_id}  {len(snapshot.brokers)} brokers  {number(written)} records/s written"
     return Group(head, brokers, topics, groups)

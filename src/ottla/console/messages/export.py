@@ -10,6 +10,7 @@ import base64
 import csv
 import io
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,6 +26,10 @@ from ottla.console.settings import MAX_EXPORT
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "key_encoding", "value", "value_encoding", "headers")
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
+_FORMULA = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2060\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212]|[\t\r\n]"
+)
+"""Spreadsheets cut white space and invisible characters off, and read full-width and small signs as ASCII signs."""
 _PATIENCE_S = 60.0
 _BATCH = 5_000
 
@@ -122,6 +127,4 @@ def _text(data: bytes | None) -> tuple[str | None, str]:
 def _safe(cell: Any) -> Any:
     if isinstance(cell, list):
         return json.dumps(cell, ensure_ascii=False)
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + cell
-    return cell
+    return "'" + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell
