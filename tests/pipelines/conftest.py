@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,6 +76,21 @@ class Topics:
     def make(self, name: str, partitions: int = 3, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self._admin.create_topics([NewTopic(name, partitions, config=settings)])[name].result(30)
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic and waits until a topic of that name can be created."""
+        self._admin.delete_topics([name])[name].result(30)
+        deadline = time.monotonic() + 30
+        while name in self._admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, f"{name} is still there"
+            time.sleep(0.05)
+
+    def await_topic(self, name: str) -> None:
+        """Waits until the broker's metadata has the topic."""
+        deadline = time.monotonic() + 30
+        while name not in self._admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, f"{name} is not there"
+            time.sleep(0.05)
 
     def send(self, topic: str, records: list[tuple]) -> None:
         """(key, value), with a timestamp in ms and headers behind them when wanted."""

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from ottla.model.ids import TopicPartition
 from ottla.model.user_error import UserError
+from ottla.pipelines.logs import Identity
 from ottla.pipelines.options import read_options
-from ottla.pipelines.ranges import OffsetRange, from_json, limited, split, to_json
+from ottla.pipelines.positions import Positions
+from ottla.pipelines.ranges import OffsetRange, limited, split
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 RANGES = st.lists(
@@ -47,8 +49,21 @@ def test_a_limit_is_kept_and_moves_every_partition(sizes, most):
 
 def test_offsets_as_spark_keeps_them():
     offsets = {TopicPartition("b", 1): 5, TopicPartition("a", 0): 3}
-    assert to_json(offsets) == {"a": {"0": 3}, "b": {"1": 5}}
-    assert from_json(to_json(offsets)) == offsets
+    positions = Positions(
+        offsets=offsets, topic_ids={"a": "id"}, leader_epochs={TopicPartition("b", 1): 4}, split=(None, 7)
+    )
+    assert positions.to_json() == {
+        "a": {"0": 3},
+        "b": {"1": 5},
+        "@ottla": {"version": 1, "topics": {"a": {"id": "id"}, "b": {"epochs": {"1": 4}}}, "split": [None, 7]},
+    }
+    assert Positions.from_json(positions.to_json()) == positions
+
+
+def test_positions_of_the_version_before_and_of_a_later_version():
+    assert Positions.from_json({"a": {"0": 3}}) == Positions(offsets={TopicPartition("a", 0): 3})
+    with pytest.raises(UserError, match="positions of version 2"):
+        Positions.from_json({"a": {"0": 3}, "@ottla": {"version": 2}})
 
 
 @pytest.mark.parametrize(
@@ -118,6 +133,9 @@ class TwoPartitions:
     def latest(self, partitions):
         return {partition: self.ends[partition] for partition in partitions}
 
+    def identities(self, partitions):
+        return {partition: Identity("id", 0) for partition in partitions}
+
 
 def trigger(monkeypatch, **options):
     """A stream over `TwoPartitions`, and a function that asks for the next batch at a time: how many offsets it has."""
@@ -133,8 +151,8 @@ def trigger(monkeypatch, **options):
         log.ends.update(zip(log.ends, ends, strict=False))
         monkeypatch.setattr(reader.time, "monotonic", lambda: 1000.0 + second)
         before, place = place, stream.latestOffset(place, stream.getDefaultReadLimit())
-        begun = from_json(before)
-        return sum(offset - begun[partition] for partition, offset in from_json(place).items())
+        begun = Positions.from_json(before).offsets
+        return sum(offset - begun[partition] for partition, offset in Positions.from_json(place).offsets.items())
 
     return ask, stream
 

@@ -21,6 +21,7 @@ from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
+from ottla.pipelines.positions import RESERVED_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -319,5 +320,6 @@ def _offsets(checkpoint: str, batch_id: int) -> str:
     for line in lines:
         if line.startswith("{"):
             for topic, parts in json.loads(line).items():
-                merged.setdefault(topic, {}).update(parts)
+                if topic != RESERVED_KEY:
+                    merged.setdefault(topic, {}).update(parts)
     return json.dumps(merged)

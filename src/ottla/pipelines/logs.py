@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +16,13 @@ from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.topics import TopicMetadata, settings_from
 
 
+class Identity(NamedTuple):
+    """What an offset is bound to. An empty id and the epoch -1 mean that the log has none."""
+
+    topic_id: str
+    leader_epoch: int
+
+
 class Log(Protocol):
     def partitions(self, options: ReadOptions) -> list[TopicPartition]: ...
 
@@ -24,6 +31,10 @@ class Log(Protocol):
     def latest(self, partitions: Iterable[TopicPartition]) -> Bounds: ...
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+
+    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Identity]: ...
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Bounds: ...
 
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]: ...
 
@@ -63,6 +74,18 @@ class WireLog:
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return self._metadata.offsets(timestamps, isolation_level=self._isolation_level)
 
+    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Identity]:
+        chosen = set(partitions)
+        states = self._metadata.states({partition.topic for partition in chosen}) if chosen else {}
+        return {
+            partition: Identity(state.topic_id, state.leader_epoch)
+            for partition, state in states.items()
+            if partition in chosen
+        }
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Bounds:
+        return self._metadata.epoch_ends(epochs)
+
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
         return read_range(self._settings, plan)
 
@@ -100,6 +123,13 @@ class DirectoryLog:
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {partition: segments.first_offset_at(self._path, partition, at) for partition, at in timestamps.items()}
+
+    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Identity]:
+        return {partition: Identity(segments.topic_id(self._path, partition), -1) for partition in partitions}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Bounds:
+        """A log directory has no leader: nothing is known to be cut."""
+        return dict.fromkeys(epochs, -1)
 
     def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
         return segments.scan_range(self._path, plan)

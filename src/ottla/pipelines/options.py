@@ -42,6 +42,8 @@ class ReadOptions:
     ending: Limit
     latest_when_no_timestamp: bool
     fail_on_data_loss: bool
+    restart_recreated: bool
+    """A topic that was created again is read from its beginning, instead of an error."""
     include_headers: bool
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -89,6 +91,7 @@ def read_options(spark_options: Mapping[str, str], *, streaming: bool) -> ReadOp
         ending=ending,
         latest_when_no_timestamp=_strategy(options),
         fail_on_data_loss=boolean(options, "failondataloss", default=True),
+        restart_recreated=_recreated(options),
         include_headers=boolean(options, "includeheaders", default=False),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
@@ -176,6 +179,13 @@ def _strategy(options: Mapping[str, str]) -> bool:
     if text not in {"error", "latest"}:
         raise UserError(f"startingOffsetsByTimestampStrategy is error or latest, not {text!r}")
     return text == "latest"
+
+
+def _recreated(options: Mapping[str, str]) -> bool:
+    text = options.get("ontopicrecreated", "fail").lower()
+    if text not in {"fail", "restart"}:
+        raise UserError(f"onTopicRecreated is fail or restart, not {text!r}")
+    return text == "restart"
 
 
 def _number(name: str, text: str) -> int:

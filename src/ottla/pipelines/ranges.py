@@ -6,7 +6,7 @@ are those of Spark's Kafka source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,32 +16,18 @@ from ottla.pipelines.logs import Log
 from ottla.pipelines.options import Bounds, Limit, ReadOptions
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
-JsonOffsets = dict[str, dict[str, int]]
-
 
 class OffsetRange(NamedTuple):
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: str = ""
+    leader_epoch: int = -1
 
     @property
     def size(self) -> int:
         return self.end - self.start
-
-
-def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
-    """The shape that Spark's own source keeps in its checkpoints."""
-    by_topic: JsonOffsets = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(partition)] = offset
-    return by_topic
-
-
-def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Bounds:
-    return {
-        TopicPartition(topic, int(p)): int(offset) for topic, parts in offsets.items() for p, offset in parts.items()
-    }
 
 
 def starting_offsets(log: Log, options: ReadOptions, partitions: Iterable[TopicPartition]) -> Bounds:
@@ -135,4 +121,4 @@ def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     parts = min(parts, whole.size)
     edges = [whole.start + whole.size * i // parts for i in range(parts + 1)]
-    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in pairwise(edges)]
+    return [whole._replace(start=low, end=high) for low, high in pairwise(edges)]

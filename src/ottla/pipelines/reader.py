@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,10 +18,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.model.ids import TopicPartition
-from ottla.model.user_error import UserError
-from ottla.pipelines import ranges
-from ottla.pipelines.logs import Log, open_log
+from ottla.pipelines import history, ranges
+from ottla.pipelines.logs import Identity, Log, open_log
 from ottla.pipelines.options import Bounds, ReadOptions
+from ottla.pipelines.positions import Positions, Split
 from ottla.tables.fetch import FetchPlan
 
 
@@ -48,6 +49,9 @@ def read_one(options: ReadOptions, partition: api.InputPartition) -> Iterator[pa
             isolation_level=options.isolation_level,
             with_headers=options.include_headers,
             fail_on_data_loss=options.fail_on_data_loss,
+            topic_id=offset_range.topic_id,
+            leader_epoch=offset_range.leader_epoch,
+            skip_recreated=options.restart_recreated,
         )
         yield from log.read(plan)
     finally:
@@ -74,9 +78,10 @@ class BatchReader(api.DataSourceReader):
             partitions = log.partitions(options)
             start = ranges.starting_offsets(log, options, partitions)
             end = ranges.ending_offsets(log, options, partitions)
+            identities = log.identities(partitions)
             start, end = ranges.check_bounds(log, options, start, end)
             offset_ranges = [
-                ranges.OffsetRange(partition.topic, partition.partition, start[partition], end[partition])
+                ranges.OffsetRange(*partition, start[partition], end[partition], *identities[partition])
                 for partition in partitions
             ]
             offset_ranges = [cut for offset_range in offset_ranges if (cut := self._cut(log, offset_range))]
@@ -121,12 +126,12 @@ class BatchReader(api.DataSourceReader):
 
 
 class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are JSON as in the checkpoints of Spark's own source: {"topic": {"0": 23}}."""
+    """Offsets are JSON as in the checkpoints of Spark's own source, with topic ids and epochs beside them (positions.py)."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._log: Log | None = None
-        self._target: Bounds | None = None
+        self._target: Positions | None = None
         self._last_trigger: float | None = None
         """The time of the last batch; the first batch after a start never waits, as in Spark's own source."""
 
@@ -142,10 +147,11 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         partitions = self.log.partitions(self._options)
-        return ranges.to_json(ranges.starting_offsets(self.log, self._options, partitions))
+        identities = self.log.identities(partitions)
+        return self._positions(ranges.starting_offsets(self.log, self._options, partitions), identities).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self.log.latest(self.log.partitions(self._options))
+        self._target = self._now()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._options.max_offsets_per_trigger
@@ -153,32 +159,42 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         options = self._options
-        begun = ranges.from_json(start)
-        latest = dict(self._target) if self._target is not None else self._now()
-        new = [partition for partition in latest if partition not in begun]
-        if new:
-            begun.update(self.log.earliest(new))
-        latest = self._not_backwards(begun, latest)
-        waiting = sum(latest[partition] - begun[partition] for partition in latest)
+        before = Positions.from_json(start)
+        latest = self._target if self._target is not None else self._now()
+        begins = history.new_beginnings(self.log, options, before, latest)
+        begun = history.kept(before, latest) | begins
+        ends = {partition: latest.offsets.get(partition, offset) for partition, offset in begun.items()}
+        waiting = sum(ends[partition] - begun[partition] for partition in begun)
         if self._target is None and not self._is_due(waiting):
             return start
         if isinstance(limit, ReadMaxRows) and options.max_offsets_per_trigger:
-            latest = ranges.limited(begun, latest, limit.max_rows)
+            ends = ranges.limited(begun, ends, limit.max_rows)
         self._last_trigger = time.monotonic()
-        return ranges.to_json(latest)
+        topic_ids = {**before.topic_ids, **latest.topic_ids}
+        if not begins and ends == before.offsets and topic_ids == before.topic_ids:
+            return start  # Spark runs a batch for any change of the text, also of an epoch
+        return replace(latest, offsets=ends, begins=begins, topic_ids=topic_ids).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        return ranges.to_json(self._now())
+        return self._now().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[api.InputPartition]:
-        begun, ended = ranges.from_json(start), ranges.from_json(end)
-        new = [partition for partition in ended if partition not in begun]
-        if new:
+        ended = Positions.from_json(end)
+        begun = Positions.from_json(start).offsets | ended.begins
+        new = [partition for partition in ended.offsets if partition not in begun]
+        if new:  # a batch that an earlier version planned
             begun.update(self.log.earliest(new))
         offset_ranges = [
-            ranges.OffsetRange(*partition, begun[partition], offset) for partition, offset in ended.items()
+            ranges.OffsetRange(
+                *partition,
+                begun[partition],
+                offset,
+                ended.topic_ids.get(partition.topic, ""),
+                ended.leader_epochs.get(partition, -1),
+            )
+            for partition, offset in ended.offsets.items()
         ]
-        pieces = ranges.split(offset_ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        pieces = ranges.split(offset_ranges, *(ended.split or self._split))
         return [RangePartition(piece) for piece in pieces]
 
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
@@ -189,8 +205,26 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._log.close()
             self._log = None
 
-    def _now(self) -> Bounds:
-        return self.log.latest(self.log.partitions(self._options))
+    @property
+    def _split(self) -> Split:
+        return self._options.min_partitions, self._options.max_records_per_partition
+
+    def _now(self) -> Positions:
+        partitions = self.log.partitions(self._options)
+        identities = self.log.identities(partitions)
+        return self._positions(self.log.latest(partitions), identities)
+
+    def _positions(self, offsets: Bounds, identities: Mapping[TopicPartition, Identity]) -> Positions:
+        return Positions(
+            offsets=offsets,
+            topic_ids={
+                partition.topic: identity.topic_id for partition, identity in identities.items() if identity.topic_id
+            },
+            leader_epochs={
+                p: identity.leader_epoch for p, identity in identities.items() if identity.leader_epoch >= 0
+            },
+            split=self._split,
+        )
 
     def _is_due(self, waiting: int) -> bool:
         least = self._options.min_offsets_per_trigger
@@ -198,15 +232,3 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         last = self._last_trigger
         return last is None or (time.monotonic() - last) * 1000 >= self._options.max_trigger_delay_ms
-
-    def _not_backwards(self, begun: Bounds, latest: Bounds) -> Bounds:
-        """A log that ends before what was read, or a partition that is gone, lost data."""
-        gone = [partition for partition in begun if partition not in latest]
-        shorter = [partition for partition in latest if latest[partition] < begun[partition]]
-        if (gone or shorter) and self._options.fail_on_data_loss:
-            raise UserError(
-                f"{', '.join(map(str, sorted([*gone, *shorter])))}: the log ends before what was already read. The topic "
-                "was made anew or lost records; start with a new checkpoint, or set failOnDataLoss to false"
-            )
-        kept = {partition: begun[partition] for partition in gone}
-        return kept | {partition: max(offset, begun[partition]) for partition, offset in latest.items()}

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ottla.pipelines.graph import graph
+from ottla.pipelines.positions import RESERVED_KEY
 from ottla.pipelines.run import PipelineRun, Running
 
 
@@ -59,7 +60,7 @@ def _lag(source: dict[str, Any]) -> int:
         return 0
     lag = 0
     for topic, parts in latest.items():
-        if isinstance(parts, dict):
+        if isinstance(parts, dict) and topic != RESERVED_KEY:
             read = ended.get(topic)
             for partition, offset in parts.items():
                 lag += max(0, int(offset) - int(read.get(partition, 0) if isinstance(read, dict) else 0))

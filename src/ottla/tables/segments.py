@@ -72,6 +72,18 @@ def segments(log_dir: str, partition: TopicPartition) -> list[SegmentFile]:
     raise TableError(f"{partition} has no folder in {log_dir!r}")
 
 
+def topic_id(log_dir: str, partition: TopicPartition) -> str:
+    """The id in the folder's `partition.metadata`, as Kafka prints ids; empty if the folder has no such file."""
+    for directory in _directories(log_dir):
+        try:
+            with open(os.path.join(directory, str(partition), "partition.metadata"), encoding="utf-8") as file:
+                facts = dict(line.strip().split(": ", 1) for line in file if ": " in line)
+        except OSError:
+            continue
+        return facts.get("topic_id", "")
+    return ""
+
+
 def bounds(log_dir: str, partition: TopicPartition, isolation_level: int = 0) -> tuple[int, int]:
     """The first offset, and the offset after the last whole batch (with read_committed: the last stable offset)."""
     files = segments(log_dir, partition)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.connection import BrokerConnection
 from ottla.client.errors import AuthenticationFailed, BadSettings, ClientError, UnsupportedVersion
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import ZERO_UUID, TopicPartition, uuid_to_str
 from ottla.model.user_error import UserError
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 from ottla.protocol.generated.metadata_response import MetadataResponse
+from ottla.protocol.generated.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.protocol.generated.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
 
 READ_COMMITTED = 1
 _LIST_OFFSETS_VERSION = 5
@@ -37,6 +43,16 @@ class PartitionLeader:
     node_id: int
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What a position is bound to: the topic's id and the leader's epoch, beside the leader of the moment."""
+
+    leader: PartitionLeader | None
+    topic_id: str
+    """As Kafka prints topic ids. `cluster:ID` where the topic has none (brokers before 2.8)."""
+    leader_epoch: int
 
 
 def settings_from(options: Mapping[str, str], client_id: str = "ottla-tables") -> ClientSettings:
@@ -57,6 +73,21 @@ def check_reachable(options: Mapping[str, str]) -> None:
         metadata.partitions([])
 
 
+Value = TypeVar("Value")
+_Ask = Callable[
+    [Mapping[TopicPartition, PartitionState], PartitionLeader, float], tuple[dict[TopicPartition, Value], str]
+]
+"""What the partitions of one leader answer until a deadline, and the last reason why one of them did not."""
+
+
+def _refusal(partition: TopicPartition, error_code: int) -> str:
+    """The text of a temporary error, empty without an error. Raises TableError for any other error."""
+    code = ErrorCode(error_code)
+    if code == ErrorCode.NONE or code.retriable:
+        return "" if code == ErrorCode.NONE else code.message
+    raise TableError(f"{partition}: {code.message}")
+
+
 class TopicMetadata:
     """The topics of a cluster for a reader: partitions, leaders, and offsets by place or time."""
 
@@ -75,11 +106,15 @@ class TopicMetadata:
 
     def partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionLeader | None]:
         """The partitions of each topic. Raises TableError for a topic that does not exist."""
+        return {partition: state.leader for partition, state in self.states(topics).items()}
+
+    def states(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
+        """The partitions of each topic with id and leader epoch. Raises TableError for a topic that does not exist."""
         names = sorted(set(topics))
         deadline = time.monotonic() + self._timeout_s
         while True:
             answer = self._metadata(names, deadline)
-            leaders: dict[TopicPartition, PartitionLeader | None] = {}
+            states: dict[TopicPartition, PartitionState] = {}
             retry = False
             brokers = {broker.node_id: broker for broker in answer.brokers}
             for topic in answer.topics:
@@ -87,17 +122,21 @@ class TopicMetadata:
                 if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TableError(f"topic {topic.name!r} does not exist: create it first or check the name")
                 if code == ErrorCode.NONE:
+                    has_id = topic.topic_id != ZERO_UUID
+                    topic_id = uuid_to_str(topic.topic_id) if has_id else f"cluster:{answer.cluster_id}"
                     for partition in topic.partitions:
                         broker = brokers.get(partition.leader_id)
                         leader = PartitionLeader(broker.node_id, broker.host, broker.port) if broker else None
                         retry = retry or leader is None
-                        leaders[TopicPartition(topic.name or "", partition.partition_index)] = leader
+                        states[TopicPartition(topic.name or "", partition.partition_index)] = PartitionState(
+                            leader=leader, topic_id=topic_id, leader_epoch=partition.leader_epoch
+                        )
                 elif code.retriable:
                     retry = True
                 else:
                     raise TableError(f"topic {topic.name!r}: {code.message}")
             if not retry or time.monotonic() > deadline:
-                return leaders
+                return states
             time.sleep(_BACKOFF_S)
 
     def topics_like(self, pattern: str) -> list[str]:
@@ -113,38 +152,70 @@ class TopicMetadata:
         self, places: Mapping[TopicPartition, int], *, isolation_level: int = 0
     ) -> dict[TopicPartition, int | None]:
         """The offset of EARLIEST, LATEST or of the first record at or after a time in ms; None when there is none."""
+
+        def ask(
+            states: Mapping[TopicPartition, PartitionState], leader: PartitionLeader, deadline: float
+        ) -> tuple[dict[TopicPartition, int | None], str]:
+            own = {partition: places[partition] for partition in states}
+            return self._offsets_at(leader, own, states, isolation_level, deadline)
+
+        return self._from_leaders(places, ask)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each leader's log ends for the epoch, or for the last epoch before it; -1 if the leader has neither.
+
+        A position beyond that end was read from a history that the log no longer has (KIP-320).
+        """
+
+        def ask(
+            states: Mapping[TopicPartition, PartitionState], leader: PartitionLeader, deadline: float
+        ) -> tuple[dict[TopicPartition, int], str]:
+            return self._epoch_ends_at(leader, {partition: epochs[partition] for partition in states}, states, deadline)
+
+        return self._from_leaders(epochs, ask)
+
+    def _from_leaders(self, partitions: Iterable[TopicPartition], ask: _Ask[Value]) -> dict[TopicPartition, Value]:
+        """Asks the leader of each partition, again while leaders move, until the deadline."""
         deadline = time.monotonic() + self._timeout_s
-        left = dict(places)
-        offsets: dict[TopicPartition, int | None] = {}
+        left = set(partitions)
+        answers: dict[TopicPartition, Value] = {}
         while left:
-            leaders = self.partitions({partition.topic for partition in left})
+            states = self.states({partition.topic for partition in left})
             for partition in left:
-                if partition not in leaders:
+                if partition not in states:
                     raise TableError(f"{partition} does not exist: the topic has fewer partitions")
             problem = ""
-            for leader in {leaders[partition] for partition in left}:
+            for leader in {states[partition].leader for partition in left}:
                 if leader is None:
                     problem = "a partition has no leader"
                     continue
-                of_leader = {partition: at for partition, at in left.items() if leaders[partition] == leader}
                 try:
-                    done, problem = self._offsets_at(leader, of_leader, isolation_level, deadline)
-                except ClientError as reason:
-                    done, problem = {}, str(reason)
-                offsets.update(done)
-            left = {partition: at for partition, at in left.items() if partition not in offsets}
+                    of_leader = {
+                        partition: states[partition] for partition in left if states[partition].leader == leader
+                    }
+                    done, reason = ask(of_leader, leader, deadline)
+                    answers.update(done)
+                    problem = reason or problem
+                except ClientError as failure:
+                    problem = str(failure)
+            left -= set(answers)
             if left and time.monotonic() > deadline:
-                raise TableError(f"offsets of {', '.join(map(str, left))} were not answered: {problem}")
+                raise TableError(f"offsets of {', '.join(map(str, sorted(left)))} were not answered: {problem}")
             if left:
                 time.sleep(_BACKOFF_S)
-        return offsets
+        return answers
 
     def _offsets_at(
-        self, leader: PartitionLeader, places: Mapping[TopicPartition, int], isolation_level: int, deadline: float
+        self,
+        leader: PartitionLeader,
+        places: Mapping[TopicPartition, int],
+        states: Mapping[TopicPartition, PartitionState],
+        isolation_level: int,
+        deadline: float,
     ) -> tuple[dict[TopicPartition, int | None], str]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for partition, at in places.items():
-            entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=at)
+            entry = ListOffsetsPartition(partition.partition, states[partition].leader_epoch, at)
             topics.setdefault(partition.topic, []).append(entry)
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -157,14 +228,35 @@ class TopicMetadata:
         for topic in answer.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
-                code = ErrorCode(row.error_code)
-                if code == ErrorCode.NONE:
+                problem = _refusal(partition, row.error_code) or problem
+                if not row.error_code:
                     offsets[partition] = row.offset if row.offset >= 0 else None
-                elif code.retriable:
-                    problem = code.message
-                else:
-                    raise TableError(f"{partition}: {code.message}")
         return offsets, problem
+
+    def _epoch_ends_at(
+        self,
+        leader: PartitionLeader,
+        epochs: Mapping[TopicPartition, int],
+        states: Mapping[TopicPartition, PartitionState],
+        deadline: float,
+    ) -> tuple[dict[TopicPartition, int], str]:
+        topics: dict[str, list[OffsetForLeaderPartition]] = {}
+        for partition, epoch in epochs.items():
+            entry = OffsetForLeaderPartition(partition.partition, states[partition].leader_epoch, epoch)
+            topics.setdefault(partition.topic, []).append(entry)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic=name, partitions=rows) for name, rows in topics.items()]
+        )
+        answer = self.connection(leader, deadline).call(request, OffsetForLeaderEpochResponse, deadline)
+        ends: dict[TopicPartition, int] = {}
+        problem = ""
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.topic, row.partition)
+                problem = _refusal(partition, row.error_code) or problem
+                if not row.error_code:
+                    ends[partition] = row.end_offset
+        return ends, problem
 
     def connection(self, leader: PartitionLeader, deadline: float) -> BrokerConnection:
         return self._cluster.node(leader.node_id, deadline)
