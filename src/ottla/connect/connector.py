@@ -78,6 +78,9 @@ class Sink(ABC):
         """The version of the last work in the sink. None if the sink does not store it: then work may come again."""
         return None
 
+    def keep(self) -> None:  # noqa: B027 - most store nothing that expires
+        """Called every `offsets.keep.interval.ms`: stores progress again that would expire."""
+
     def close(self) -> None:  # noqa: B027 - most have nothing open
         """Give back what is open."""
 

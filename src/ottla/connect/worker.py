@@ -2,8 +2,9 @@
 
 Source: the records of a poll and the place behind them are one transaction; the place is a record of the compacted topic
 `offset.storage.topic`. Sink: each partition is put in pieces that begin at multiples of `flush.size`, named by topic,
-partition and last offset. If a sink stores its last work, that replaces the committed offsets. `errors.tolerance: all`
-skips bad records, and sends them to `errors.deadletterqueue.topic.name` if that is set.
+partition and last offset. If a sink stores its last work, that replaces the committed offsets. Positions are bound to
+topic ids and leader epochs (positions.py). `errors.tolerance: all` skips bad records, and sends them to
+`errors.deadletterqueue.topic.name` if that is set.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from ottla.connect.config import connector_class, need, number, under, words
 from ottla.connect.connector import Change, Place, RecordSink, Sink, Source
 from ottla.connect.converters import ConvertError, converter
 from ottla.connect.exactly_once import ensure_marker_topic
+from ottla.connect.positions import SinkPositions, restarts_recreated
 from ottla.connect.rows import RowsOf
-from ottla.connect.sender import Outgoing, Sender, call
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.base import Work
 from ottla.connect.transactions import Transactions
 from ottla.connect.transforms import chain
 from ottla.model.ids import TopicPartition
 from ottla.model.user_error import UserError
-from ottla.protocol.offset_timestamps import EARLIEST, LATEST
+from ottla.protocol.offset_timestamps import LATEST
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.query import topic_table
 from ottla.tables.topics import READ_COMMITTED, TopicMetadata, check_reachable, settings_from
 
-_TIMEOUT_S = 60.0
 _POLL_S = 0.5
 
 
@@ -159,7 +160,9 @@ class _SinkRun:
     def __init__(self, sink: Sink, config: Mapping[str, str], client: Mapping[str, str]) -> None:
         self._sink = sink
         self._tells = _tells(sink)
+        self._config = config
         self._name = need(config, "name")
+        restarts_recreated(config)
         routers = [
             transform
             for transform in words(config, "transforms")
@@ -180,61 +183,68 @@ class _SinkRun:
         self._settings = settings_from(client, f"connect-{self._name}")
 
     def run(self, *, once: bool, stopping: Callable[[], bool], progress: Progress) -> int:
-        from confluent_kafka import Consumer
-        from confluent_kafka import TopicPartition as Place_
-
-        from ottla.connect.clients import consumer_settings
-
         self._sink.begin(self._client)
-        offsets: Any = Consumer(consumer_settings(self._client, f"connect-{self._name}"))
+        self._positions = SinkPositions(self._name, self._config, self._client)
         count = 0
         try:
             with TopicMetadata(self._settings) as metadata:
-                positions = self._begin(metadata, offsets)
+                self._look(metadata)
                 looked_at = time.monotonic()
                 while not stopping():
                     if time.monotonic() - looked_at > self._refresh_s:  # partitions and topics may have come
-                        positions = self._begin(metadata, offsets) | positions
+                        self._look(metadata)
                         looked_at = time.monotonic()
-                    ends = metadata.offsets(dict.fromkeys(positions, LATEST), isolation_level=READ_COMMITTED)
-                    moved = 0
-                    progress(count, _waiting(ends, positions))
-                    for partition in positions:
-                        end = ends[partition] or 0
-                        while positions[partition] < end and not stopping():
-                            upto = min(end, (positions[partition] // self._flush + 1) * self._flush)
-                            moved += self._put(partition, positions[partition], upto)
-                            positions[partition] = upto
-                            offsets.commit(offsets=[Place_(*partition, upto)], asynchronous=False)
-                            progress(count + moved, _waiting(ends, positions))
+                    moved = self._pass(metadata, count, stopping, progress)
                     count += moved
+                    if self._positions.keep_due():
+                        self._positions.keep()
+                        self._sink.keep()
                     if not moved:
                         if once:
                             return count
                         time.sleep(_POLL_S)
         finally:
-            offsets.close()
+            self._positions.close()
         return count
 
-    def _begin(self, metadata: TopicMetadata, offsets: Any) -> dict[TopicPartition, int]:
-        from confluent_kafka import TopicPartition as Place_
-
+    def _look(self, metadata: TopicMetadata) -> None:
         topics = metadata.topics_like(self._regex) if self._regex else self._topics
-        partitions = sorted(metadata.partitions(topics)) if topics else []
-        self._counts = Counter(partition.topic for partition in partitions)
-        first = metadata.offsets(dict.fromkeys(partitions, EARLIEST))
-        committed = call(offsets.committed, [Place_(*partition) for partition in partitions], _TIMEOUT_S)
-        positions = {}
-        for partition, kept in zip(partitions, committed, strict=True):
-            reached = self._sink.reached(self._application(partition))
-            position = max(kept.offset, 0) if reached is None else reached + 1
-            positions[partition] = max(position, first[partition] or 0)
-        return positions
+        if topics:
+            self._positions.read(metadata, topics, self._sink.reached)
+        self._counts = Counter(partition.topic for partition in self._positions.offsets)
 
-    def _application(self, partition: TopicPartition) -> str:
-        return f"{self._name}.{partition}"
+    def _pass(self, metadata: TopicMetadata, count: int, stopping: Callable[[], bool], progress: Progress) -> int:
+        """Everything up to the ends of the moment; returns how many records moved."""
+        positions = self._positions
+        topics = {partition.topic for partition in positions.offsets}
+        positions.check(metadata, metadata.states(topics))
+        positions.read(metadata, topics, self._sink.reached)
+        ends = metadata.offsets(dict.fromkeys(positions.offsets, LATEST), isolation_level=READ_COMMITTED)
+        states = metadata.states(topics)  # an epoch that is read before the ends may have ended before them
+        progress(count, _waiting(ends, positions.offsets))
+        moved = 0
+        for partition, begin in positions.offsets.items():
+            end, position = ends[partition] or 0, begin
+            if states[partition].topic_id != positions[partition].topic_id:
+                continue  # created again after the check: the next pass reports that
+            epoch = states[partition].leader_epoch
+            if end < position:
+                self._check_end(metadata, partition)
+            while position < end and not stopping():
+                upto = min(end, (position // self._flush + 1) * self._flush)
+                moved += self._put(partition, position, upto, epoch)
+                position = upto
+                positions.commit(partition, upto, epoch)
+                progress(count + moved, _waiting(ends, positions.offsets))
+        return moved
 
-    def _put(self, partition: TopicPartition, start: int, end: int) -> int:
+    def _check_end(self, metadata: TopicMetadata, partition: TopicPartition) -> None:
+        """The last stable offset may be before a position; the end of the log may not."""
+        end = metadata.offsets({partition: LATEST})[partition] or 0
+        if end < self._positions[partition].offset:
+            self._positions.cut(partition, end)
+
+    def _put(self, partition: TopicPartition, start: int, end: int, leader_epoch: int) -> int:
         if not self._tells:
             # A sink that does not store its last work gets the whole piece, from the piece's first offset.
             start = start // self._flush * self._flush
@@ -245,6 +255,8 @@ class _SinkRun:
             end=end,
             isolation_level=READ_COMMITTED,
             with_headers=True,
+            topic_id=self._positions[partition].topic_id,
+            leader_epoch=leader_epoch,
         )
         changes: list[Change] = []
         letters: list[Outgoing] = []
@@ -254,7 +266,7 @@ class _SinkRun:
                 raw[record["offset"]] = record["key"], record["value"]
                 changes += self._change(record, letters)
         count = len(raw)
-        work = Work(application=self._application(partition), version=end - 1 if self._tells else start)
+        work = Work(application=self._positions.application(partition), version=end - 1 if self._tells else start)
         if isinstance(self._sink, RecordSink):
             records = self._records(self._sink, self._counts[partition.topic], changes, letters)
             self._send(letters)

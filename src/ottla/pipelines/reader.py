@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -78,8 +78,8 @@ class BatchReader(api.DataSourceReader):
             partitions = log.partitions(options)
             start = ranges.starting_offsets(log, options, partitions)
             end = ranges.ending_offsets(log, options, partitions)
-            identities = log.identities(partitions)
             start, end = ranges.check_bounds(log, options, start, end)
+            identities = log.identities(partitions)
             offset_ranges = [
                 ranges.OffsetRange(*partition, start[partition], end[partition], *identities[partition])
                 for partition in partitions
@@ -146,9 +146,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        partitions = self.log.partitions(self._options)
-        identities = self.log.identities(partitions)
-        return self._positions(ranges.starting_offsets(self.log, self._options, partitions), identities).to_json()
+        return self._bound(lambda partitions: ranges.starting_offsets(self.log, self._options, partitions)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._target = self._now()
@@ -210,19 +208,24 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._options.min_partitions, self._options.max_records_per_partition
 
     def _now(self) -> Positions:
-        partitions = self.log.partitions(self._options)
-        identities = self.log.identities(partitions)
-        return self._positions(self.log.latest(partitions), identities)
+        return self._bound(self.log.latest)
 
-    def _positions(self, offsets: Bounds, identities: Mapping[TopicPartition, Identity]) -> Positions:
+    def _bound(self, listed: Callable[[list[TopicPartition]], Bounds]) -> Positions:
+        """Offsets with what they are bound to. The epoch is read after the offsets: an earlier epoch may have ended
+        before them, which would look like a log that was cut."""
+        partitions = self.log.partitions(self._options)
+        ids = _topic_ids(self.log.identities(partitions))
+        while True:
+            offsets = listed(partitions)
+            identities = self.log.identities(partitions)
+            if _topic_ids(identities) == ids:
+                break
+            ids = _topic_ids(identities)  # a topic was created again meanwhile: its offsets are listed again
+        epochs = {partition: identity.leader_epoch for partition, identity in identities.items()}
         return Positions(
             offsets=offsets,
-            topic_ids={
-                partition.topic: identity.topic_id for partition, identity in identities.items() if identity.topic_id
-            },
-            leader_epochs={
-                p: identity.leader_epoch for p, identity in identities.items() if identity.leader_epoch >= 0
-            },
+            topic_ids=ids,
+            leader_epochs={partition: epoch for partition, epoch in epochs.items() if epoch >= 0},
             split=self._split,
         )
 
@@ -232,3 +235,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         last = self._last_trigger
         return last is None or (time.monotonic() - last) * 1000 >= self._options.max_trigger_delay_ms
+
+
+def _topic_ids(identities: Mapping[TopicPartition, Identity]) -> dict[str, str]:
+    return {partition.topic: identity.topic_id for partition, identity in identities.items() if identity.topic_id}

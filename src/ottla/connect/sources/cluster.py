@@ -14,15 +14,18 @@ from typing import Any, ClassVar
 from ottla.connect.clients import quiet
 from ottla.connect.config import flag, number
 from ottla.connect.connector import Change, Place, Source
+from ottla.connect.positions import BoundPosition, cut_offset, restarts_recreated, still_there
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
 from ottla.connect.topic_settings import TopicSettingsSync
 from ottla.model.ids import TopicPartition
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import READ_COMMITTED, TopicMetadata, settings_from
+from ottla.tables.topics import READ_COMMITTED, PartitionState, TopicMetadata, settings_from
 
 OFFSET_HEADERS = ("__mirror.topic", "__mirror.partition", "__mirror.offset")
 """Where a record came from, with `offset.headers.enabled`."""
+TOPICS = "@topics"
+"""The key of a place, which no partition has, for the ids and leader epochs of topics."""
 
 
 class ClusterSource(Source):
@@ -42,6 +45,7 @@ class ClusterSource(Source):
         self._refresh_s = number(config, "refresh.topics.interval.seconds", 600)
         self._with_offsets = flag(config, "offset.headers.enabled", default=False)
         self._metadata = TopicMetadata(self._settings)
+        self._restart = restarts_recreated(config)
         self._target: Mapping[str, str] = {}
         self._partitions: list[TopicPartition] = []
         self._looked_at: float | None = None
@@ -57,23 +61,70 @@ class ClusterSource(Source):
         if not self._partitions:
             return []
         places: Place = dict(after or {})
+        if not self._partitions_are_there():
+            self._looked_at = None
+            self._look()
+        self._check(places)
         first = self._metadata.offsets(dict.fromkeys(self._partitions, EARLIEST))
         ends = self._metadata.offsets(dict.fromkeys(self._partitions, LATEST), isolation_level=READ_COMMITTED)
+        states = self._metadata.states({partition.topic for partition in self._partitions})
         changes: list[Change] = []
         for partition in self._partitions:
             begin = max(int(places.get(str(partition), 0)), self._passed.get(partition, 0), first[partition] or 0)
-            end = ends[partition] or 0
+            end, state = ends[partition] or 0, states[partition]
+            if places[TOPICS].get(partition.topic, {}).get("id", state.topic_id) != state.topic_id:
+                continue  # created again after the check: the next poll reports that
             while begin < end and len(changes) < self._most:
                 upto = min(end, begin + self._most - len(changes))
-                changes += self._read(partition, begin, upto)
+                changes += self._read(partition, begin, upto, state)
                 begin = self._passed[partition] = upto
                 places[str(partition)] = upto
+                facts = places[TOPICS].setdefault(partition.topic, {"id": state.topic_id, "epochs": {}})
+                facts["epochs"][str(partition.partition)] = state.leader_epoch
         if changes:
             changes[-1].place = places
         return changes
 
     def close(self) -> None:
         self._metadata.close()
+
+    def _check(self, places: Place) -> None:
+        """Compares the stored topic ids, epochs and ends with the source cluster's; may move positions by option."""
+        places[TOPICS] = {
+            topic: {**facts, "epochs": {**facts["epochs"]}} for topic, facts in places.get(TOPICS, {}).items()
+        }
+        stored = {}
+        for partition in self._partitions:
+            facts = places[TOPICS].get(partition.topic, {"id": "", "epochs": {}})
+            if str(partition) in places:
+                epoch = facts["epochs"].get(str(partition.partition), -1)
+                offset = int(places[str(partition)])
+                stored[partition] = BoundPosition(offset=offset, topic_id=facts["id"], leader_epoch=epoch)
+        states = self._metadata.states({partition.topic for partition in self._partitions})
+        for partition, now in still_there(self._metadata, stored, states, restart=self._restart).items():
+            facts = places[TOPICS].setdefault(partition.topic, {"id": now.topic_id, "epochs": {}})
+            if facts["id"] != now.topic_id:
+                facts.update(id=now.topic_id, epochs={})
+                self._forget(places, partition.topic)
+            if now.offset != stored[partition].offset:
+                self._passed.pop(partition, None)
+            places[str(partition)] = now.offset
+            facts["epochs"][str(partition.partition)] = now.leader_epoch
+        ends = self._metadata.offsets(dict.fromkeys(stored, LATEST)) if stored else {}
+        for partition, end in ends.items():
+            if (end or 0) < int(places[str(partition)]):
+                self._passed.pop(partition, None)
+                places[str(partition)] = cut_offset(partition, places[str(partition)], end or 0, restart=self._restart)
+
+    def _partitions_are_there(self) -> bool:
+        """False after a topic was created again with fewer partitions."""
+        return set(self._partitions) <= set(self._metadata.states({partition.topic for partition in self._partitions}))
+
+    def _forget(self, places: Place, topic: str) -> None:
+        """The partitions of a topic that was deleted: the new topic may have fewer."""
+        for key in [key for key in places if key.rpartition("-")[0] == topic]:
+            del places[key]
+        self._passed = {partition: offset for partition, offset in self._passed.items() if partition.topic != topic}
 
     def _look(self) -> None:
         """Which topics there are; new ones are made here before their first record, and settings follow those there."""
@@ -96,7 +147,7 @@ class ClusterSource(Source):
                 self._made[topic] = count
         self._looked_at = time.monotonic()
 
-    def _read(self, partition: TopicPartition, start: int, end: int) -> Iterator[Change]:
+    def _read(self, partition: TopicPartition, start: int, end: int, state: PartitionState) -> Iterator[Change]:
         plan = FetchPlan(
             topic=partition.topic,
             partition=partition.partition,
@@ -104,6 +155,8 @@ class ClusterSource(Source):
             end=end,
             isolation_level=READ_COMMITTED,
             with_headers=True,
+            topic_id=state.topic_id,
+            leader_epoch=state.leader_epoch,
         )
         for batch in read_range(self._settings, plan):
             for record in batch.to_pylist():
