@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.model.ids import TopicPartition
 from ottla.model.user_error import UserError
-from ottla.pipelines.logs import Identity
+from ottla.pipelines.logs import LogIdentity
 from ottla.pipelines.options import read_options
 from ottla.pipelines.positions import Positions
 from ottla.pipelines.ranges import OffsetRange, limited, split
@@ -134,7 +134,7 @@ class TwoPartitions:
         return {partition: self.ends[partition] for partition in partitions}
 
     def identities(self, partitions):
-        return {partition: Identity("id", 0) for partition in partitions}
+        return {partition: LogIdentity("id", 0) for partition in partitions}
 
 
 def trigger(monkeypatch, **options):

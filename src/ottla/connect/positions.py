@@ -24,7 +24,7 @@ from ottla.model.user_error import UserError
 from ottla.protocol.offset_timestamps import EARLIEST
 from ottla.tables.fetch import recreated_error
 from ottla.tables.query import topic_table
-from ottla.tables.topics import PartitionState, TableError, TopicMetadata
+from ottla.tables.topics import LedPartition, TableError, TopicMetadata
 
 _TIMEOUT_S = 60.0
 _KEEP_MS = 3_600_000
@@ -51,7 +51,7 @@ class BoundPosition:
 def still_there(
     metadata: TopicMetadata,
     stored: Mapping[TopicPartition, BoundPosition],
-    states: Mapping[TopicPartition, PartitionState],
+    states: Mapping[TopicPartition, LedPartition],
     *,
     restart: bool,
 ) -> dict[TopicPartition, BoundPosition]:
@@ -91,7 +91,7 @@ def cut_offset(partition: TopicPartition, offset: int, end: int, *, restart: boo
 
 
 @dataclass(slots=True, kw_only=True)
-class _KnownTopic:
+class _StoredTopic:
     """What a sink stores of a topic, in `offset.storage.topic`: a group's offsets are deleted with their topic."""
 
     topic_id: str
@@ -121,7 +121,7 @@ class SinkPositions:
         self._clock = clock
         self._kept_at = clock()
         ensure_marker_topic(client, self._storage)
-        self._known = self._read_known()
+        self._topics = self._read_topics()
         self._positions: dict[TopicPartition, BoundPosition] = {}
         self._consumer: Any = Consumer(consumer_settings(client, f"connect-{name}"))
 
@@ -137,8 +137,10 @@ class SinkPositions:
 
     def application(self, partition: TopicPartition) -> str:
         """The name of a partition's works in the sink."""
-        known = self._known.get(partition.topic)
-        return f"{self._name}.{partition}" + (f".{known.topic_id}" if known is not None and known.restarted else "")
+        stored_topic = self._topics.get(partition.topic)
+        return f"{self._name}.{partition}" + (
+            f".{stored_topic.topic_id}" if stored_topic is not None and stored_topic.restarted else ""
+        )
 
     def read(self, metadata: TopicMetadata, topics: Iterable[str], reached: Callable[[str], int | None]) -> None:
         """Adds the partitions that are not there yet, from the group and from what the sink has `reached`."""
@@ -154,9 +156,9 @@ class SinkPositions:
             offset = max(now[partition].offset, first[partition] or 0)
             self._positions[partition] = replace(now[partition], offset=offset)
         self._commit(new)
-        self._write_known({partition.topic for partition in new})  # before the first record reaches the sink
+        self._write_topics({partition.topic for partition in new})  # before the first record reaches the sink
 
-    def check(self, metadata: TopicMetadata, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def check(self, metadata: TopicMetadata, states: Mapping[TopicPartition, LedPartition]) -> None:
         """Compares topic ids and epochs. A restart by option forgets the topic: `read` begins at its earliest offset."""
         self._check_ids(states)
         stored = {partition: self[partition] for partition in states if partition in self._positions}
@@ -178,15 +180,15 @@ class SinkPositions:
         self._commit(self._positions)
         self._kept_at = self._clock()
 
-    def _check_ids(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def _check_ids(self, states: Mapping[TopicPartition, LedPartition]) -> None:
         ids = {partition.topic: state.topic_id for partition, state in states.items()}
         for topic, topic_id in ids.items():
-            known = self._known.get(topic)
-            if known is None or known.topic_id == topic_id:
+            stored_topic = self._topics.get(topic)
+            if stored_topic is None or stored_topic.topic_id == topic_id:
                 continue
             if not self._restart:
-                raise recreated_error(topic, known.topic_id, topic_id)
-            self._known[topic] = _KnownTopic(topic_id=topic_id, partitions=0, restarted=True)
+                raise recreated_error(topic, stored_topic.topic_id, topic_id)
+            self._topics[topic] = _StoredTopic(topic_id=topic_id, partitions=0, restarted=True)
             self._positions = {
                 partition: position for partition, position in self._positions.items() if partition.topic != topic
             }
@@ -202,8 +204,13 @@ class SinkPositions:
             if row.error is not None:
                 raise UserError(f"the committed offset of {partition} cannot be read: {row.error.str()}")
             last = reached(self.application(partition))
-            known = self._known.get(partition.topic)
-            if row.offset < 0 and last is None and known is not None and partition.partition < known.partitions:
+            stored_topic = self._topics.get(partition.topic)
+            if (
+                row.offset < 0
+                and last is None
+                and stored_topic is not None
+                and partition.partition < stored_topic.partitions
+            ):
                 self._lost(partition)
             epoch = -1 if row.leader_epoch is None or last not in {None, row.offset - 1} else row.leader_epoch
             offset = max(row.offset, 0) if last is None else last + 1
@@ -232,29 +239,29 @@ class SinkPositions:
         if places:
             call(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
-    def _read_known(self) -> dict[str, _KnownTopic]:
-        known = {}
+    def _read_topics(self) -> dict[str, _StoredTopic]:
+        topics = {}
         for row in topic_table(self._client, self._storage).to_pylist():
             key = _json(row["key"])
             if isinstance(key, list) and len(key) == 2 and key[0] == self._name and "topic" in key[1]:
                 value = _json(row["value"])
                 if value is not None:
-                    known[key[1]["topic"]] = _KnownTopic(**value)
-        return known
+                    topics[key[1]["topic"]] = _StoredTopic(**value)
+        return topics
 
-    def _write_known(self, topics: Iterable[str]) -> None:
+    def _write_topics(self, topics: Iterable[str]) -> None:
         records = []
         for topic in sorted(topics):
             position = next(position for partition, position in self._positions.items() if partition.topic == topic)
             count = sum(partition.topic == topic for partition in self._positions)
-            before = self._known.get(topic)
-            known = _KnownTopic(
+            before = self._topics.get(topic)
+            stored_topic = _StoredTopic(
                 topic_id=position.topic_id, partitions=count, restarted=before is not None and before.restarted
             )
-            if known != before:
-                self._known[topic] = known
+            if stored_topic != before:
+                self._topics[topic] = stored_topic
                 key = json.dumps([self._name, {"topic": topic}]).encode()
-                records.append(Outgoing(self._storage, key, json.dumps(asdict(known)).encode()))
+                records.append(Outgoing(self._storage, key, json.dumps(asdict(stored_topic)).encode()))
         if records:
             sender = Sender(self._client)
             sender.send(records)

@@ -1,8 +1,8 @@
 """Whether a stored position still names the same records: compares topic ids, leader epochs and ends.
 
-A position whose history is gone is an error, or begins at a stated place: a topic that was created again at its earliest
-offset (`onTopicRecreated=restart`), a log that was cut where the cut is (`failOnDataLoss=false`). Nothing is skipped
-without one of these options.
+A position whose history is gone is an error. With `onTopicRecreated=restart` a topic that was created again begins at its
+earliest offset. With `failOnDataLoss=false` a log that was cut goes on at the cut. Nothing is skipped without one of these
+options.
 """
 
 from __future__ import annotations

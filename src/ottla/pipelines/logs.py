@@ -16,7 +16,7 @@ from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.topics import TopicMetadata, settings_from
 
 
-class Identity(NamedTuple):
+class LogIdentity(NamedTuple):
     """What an offset is bound to. An empty id and the epoch -1 mean that the log has none."""
 
     topic_id: str
@@ -32,7 +32,7 @@ class Log(Protocol):
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
 
-    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Identity]: ...
+    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogIdentity]: ...
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Bounds: ...
 
@@ -74,11 +74,11 @@ class WireLog:
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return self._metadata.offsets(timestamps, isolation_level=self._isolation_level)
 
-    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Identity]:
+    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogIdentity]:
         chosen = set(partitions)
         states = self._metadata.states({partition.topic for partition in chosen}) if chosen else {}
         return {
-            partition: Identity(state.topic_id, state.leader_epoch)
+            partition: LogIdentity(state.topic_id, state.leader_epoch)
             for partition, state in states.items()
             if partition in chosen
         }
@@ -124,8 +124,8 @@ class DirectoryLog:
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {partition: segments.first_offset_at(self._path, partition, at) for partition, at in timestamps.items()}
 
-    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Identity]:
-        return {partition: Identity(segments.topic_id(self._path, partition), -1) for partition in partitions}
+    def identities(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogIdentity]:
+        return {partition: LogIdentity(segments.topic_id(self._path, partition), -1) for partition in partitions}
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Bounds:
         """A log directory has no leader: nothing is known to be cut."""

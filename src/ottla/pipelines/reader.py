@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.model.ids import TopicPartition
 from ottla.pipelines import history, ranges
-from ottla.pipelines.logs import Identity, Log, open_log
+from ottla.pipelines.logs import Log, LogIdentity, open_log
 from ottla.pipelines.options import Bounds, ReadOptions
 from ottla.pipelines.positions import Positions, Split
 from ottla.tables.fetch import FetchPlan
@@ -237,5 +237,5 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return last is None or (time.monotonic() - last) * 1000 >= self._options.max_trigger_delay_ms
 
 
-def _topic_ids(identities: Mapping[TopicPartition, Identity]) -> dict[str, str]:
+def _topic_ids(identities: Mapping[TopicPartition, LogIdentity]) -> dict[str, str]:
     return {partition.topic: identity.topic_id for partition, identity in identities.items() if identity.topic_id}

@@ -28,7 +28,7 @@ from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.protocol.records import BatchHeader, ControlType, crc_matches, iterate_batches, iterate_records
 from ottla.protocol.records_build import parse_control_key
 from ottla.tables.decode import Chunk, decode_chunk
-from ottla.tables.topics import READ_COMMITTED, PartitionState, TableError, TopicMetadata
+from ottla.tables.topics import READ_COMMITTED, LedPartition, TableError, TopicMetadata
 
 CHUNK_BYTES = 16 << 20
 """Unpacked bytes that are decoded together, plus at most one batch."""
@@ -114,7 +114,7 @@ class _Stream:
         self.position = plan.start
         """Everything before it was given out."""
         self._connection: BrokerConnection | None = None
-        self._state = PartitionState(leader=None, topic_id="", leader_epoch=-1)
+        self._state = LedPartition(leader=None, topic_id="", leader_epoch=-1)
         self._version = _FETCH_BY_NAME
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class _Stream:
         self._version = _FETCH_BY_ID if by_id else _FETCH_BY_NAME
         return connection
 
-    def _same_topic(self, metadata: TopicMetadata) -> PartitionState:
+    def _same_topic(self, metadata: TopicMetadata) -> LedPartition:
         """The partition's state. Raises TopicRecreated if the topic is not the topic of the plan."""
         plan = self._plan
         states = metadata.states([plan.topic])

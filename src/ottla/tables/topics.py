@@ -46,7 +46,7 @@ class PartitionLeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class LedPartition:
     """What a position is bound to: the topic's id and the leader's epoch, beside the leader of the moment."""
 
     leader: PartitionLeader | None
@@ -75,7 +75,7 @@ def check_reachable(options: Mapping[str, str]) -> None:
 
 Value = TypeVar("Value")
 _Ask = Callable[
-    [Mapping[TopicPartition, PartitionState], PartitionLeader, float], tuple[dict[TopicPartition, Value], str]
+    [Mapping[TopicPartition, LedPartition], PartitionLeader, float], tuple[dict[TopicPartition, Value], str]
 ]
 """What the partitions of one leader answer until a deadline, and the last reason why one of them did not."""
 
@@ -108,13 +108,13 @@ class TopicMetadata:
         """The partitions of each topic. Raises TableError for a topic that does not exist."""
         return {partition: state.leader for partition, state in self.states(topics).items()}
 
-    def states(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
+    def states(self, topics: Iterable[str]) -> dict[TopicPartition, LedPartition]:
         """The partitions of each topic with id and leader epoch. Raises TableError for a topic that does not exist."""
         names = sorted(set(topics))
         deadline = time.monotonic() + self._timeout_s
         while True:
             answer = self._metadata(names, deadline)
-            states: dict[TopicPartition, PartitionState] = {}
+            states: dict[TopicPartition, LedPartition] = {}
             retry = False
             brokers = {broker.node_id: broker for broker in answer.brokers}
             for topic in answer.topics:
@@ -128,7 +128,7 @@ class TopicMetadata:
                         broker = brokers.get(partition.leader_id)
                         leader = PartitionLeader(broker.node_id, broker.host, broker.port) if broker else None
                         retry = retry or leader is None
-                        states[TopicPartition(topic.name or "", partition.partition_index)] = PartitionState(
+                        states[TopicPartition(topic.name or "", partition.partition_index)] = LedPartition(
                             leader=leader, topic_id=topic_id, leader_epoch=partition.leader_epoch
                         )
                 elif code.retriable:
@@ -154,7 +154,7 @@ class TopicMetadata:
         """The offset of EARLIEST, LATEST or of the first record at or after a time in ms; None when there is none."""
 
         def ask(
-            states: Mapping[TopicPartition, PartitionState], leader: PartitionLeader, deadline: float
+            states: Mapping[TopicPartition, LedPartition], leader: PartitionLeader, deadline: float
         ) -> tuple[dict[TopicPartition, int | None], str]:
             own = {partition: places[partition] for partition in states}
             return self._offsets_at(leader, own, states, isolation_level, deadline)
@@ -168,7 +168,7 @@ class TopicMetadata:
         """
 
         def ask(
-            states: Mapping[TopicPartition, PartitionState], leader: PartitionLeader, deadline: float
+            states: Mapping[TopicPartition, LedPartition], leader: PartitionLeader, deadline: float
         ) -> tuple[dict[TopicPartition, int], str]:
             return self._epoch_ends_at(leader, {partition: epochs[partition] for partition in states}, states, deadline)
 
@@ -209,7 +209,7 @@ class TopicMetadata:
         self,
         leader: PartitionLeader,
         places: Mapping[TopicPartition, int],
-        states: Mapping[TopicPartition, PartitionState],
+        states: Mapping[TopicPartition, LedPartition],
         isolation_level: int,
         deadline: float,
     ) -> tuple[dict[TopicPartition, int | None], str]:
@@ -237,7 +237,7 @@ class TopicMetadata:
         self,
         leader: PartitionLeader,
         epochs: Mapping[TopicPartition, int],
-        states: Mapping[TopicPartition, PartitionState],
+        states: Mapping[TopicPartition, LedPartition],
         deadline: float,
     ) -> tuple[dict[TopicPartition, int], str]:
         topics: dict[str, list[OffsetForLeaderPartition]] = {}

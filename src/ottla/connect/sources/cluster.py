@@ -20,7 +20,7 @@ from ottla.connect.topic_settings import TopicSettingsSync
 from ottla.model.ids import TopicPartition
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import READ_COMMITTED, PartitionState, TopicMetadata, settings_from
+from ottla.tables.topics import READ_COMMITTED, LedPartition, TopicMetadata, settings_from
 
 OFFSET_HEADERS = ("__mirror.topic", "__mirror.partition", "__mirror.offset")
 """Where a record came from, with `offset.headers.enabled`."""
@@ -147,7 +147,7 @@ class ClusterSource(Source):
                 self._made[topic] = count
         self._looked_at = time.monotonic()
 
-    def _read(self, partition: TopicPartition, start: int, end: int, state: PartitionState) -> Iterator[Change]:
+    def _read(self, partition: TopicPartition, start: int, end: int, state: LedPartition) -> Iterator[Change]:
         plan = FetchPlan(
             topic=partition.topic,
             partition=partition.partition,
