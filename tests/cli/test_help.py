@@ -55,3 +55,14 @@ def test_examples_are_calls_of_their_command(path: str) -> None:
         command = found
     _, left, _ = command.make_parser(click.Context(command)).parse_args(words[len(names) + 1 :])
     assert left == []
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_option_is_explained(path: tuple[str, ...]) -> None:
+    command: click.Command | None = ottla
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    assert [option.opts for option in options if not option.help] == []

@@ -106,7 +106,7 @@ def test_one_that_fails_is_started_again_and_the_others_go_on(tmp_path, monkeypa
             process.terminate()
             assert process.wait(60) == 0, running.told()
         assert running.told() == [
-            "ottla: fragile: it is broken; it is started again in 1 s", "lines: 3 records", "fragile: 20 records",
+            "ottla: fragile: it is broken; restarting in 1 s", "lines: 3 records", "fragile: 20 records",
         ]  # fmt: skip
         rows = topic_table({"bootstrap.servers": broker.bootstrap_servers}, "fragile").to_pylist()
         assert [json.loads(row["value"])["n"] for row in rows] == list(range(20))
@@ -155,8 +155,8 @@ def test_brokers_that_go_away_are_one_line_and_one_more_when_they_are_back(tmp_p
             assert process.wait(60) == 0, running.told()
         lines = running.told()[before:]
         assert len(lines) == 4, lines
-        assert lines[0].endswith(": the connectors wait until somebody does")
-        assert lines[1] == f"ottla: {server.bootstrap_servers} answers again: the connectors go on"
+        assert lines[0].endswith(": the connectors wait until a broker answers")
+        assert lines[1] == f"ottla: {server.bootstrap_servers} answers again: the connectors continue"
     finally:
         server.stop()
 
@@ -204,8 +204,8 @@ def test_what_fails_after_an_outage_failed_by_it(monkeypatch, capsys):
     ConnectorRun({"name": "c"}, {}, Told(), stopping.is_set).until_stopped(outage)
     assert len(attempts) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "ottla: nobody listens: the connectors wait until somebody does",
-        "ottla: 127.0.0.1:9 answers again: the connectors go on",
+        "ottla: nobody listens: the connectors wait until a broker answers",
+        "ottla: 127.0.0.1:9 answers again: the connectors continue",
     ]
 
 
@@ -237,5 +237,5 @@ def test_it_stays_failed_after_so_many_failures_in_a_row(monkeypatch, capsys, mo
     assert told.states.count("restarting") == restarts
     assert run.error == f"it cannot be (after {MAX_RESTARTS} restarts)"
     assert capsys.readouterr().err.splitlines() == [
-        "ottla: c: it cannot be; it is started again in 1 s", f"ottla: c: it cannot be (after {MAX_RESTARTS} restarts)",
+        "ottla: c: it cannot be; restarting in 1 s", f"ottla: c: it cannot be (after {MAX_RESTARTS} restarts)",
     ]  # fmt: skip

@@ -317,14 +317,14 @@ def test_a_whole_key_or_value_is_covered_whatever_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[[mask]]\ntopics = ["a"]\nfield = "card"', "is no field"),
+        ('[[mask]]\ntopics = ["a"]\nfield = "card"', "is not a field"),
         ('[[mask]]\ntopics = []\nfield = "value.a"', "topics is empty"),
         ('[[mask]]\ntopics = ["a"]\nfield = "value.a"\nmode = "blur"', "mode is one of"),
         ('[[mask]]\ntopics = ["a"]\nfield = "value.a"\nmode = "hash"', "needs mask_hash_key_file"),
         ('[[mask]]\ntopics = ["a"]\nfeild = "value.a"', "do you mean field"),
-        ('[[mask]]\ntopics = ["a"]\nfield = "value.a"\nexempt = ["boss"]', "is no role"),
+        ('[[mask]]\ntopics = ["a"]\nfield = "value.a"\nexempt = ["boss"]', "is not a role"),
         ('[mask]\ntopics = ["a"]', "two brackets"),
-        ('[[grant]]\nrole = "admin"', "names nobody"),
+        ('[[grant]]\nrole = "admin"', "names no user"),
         ('[[grant]]\nusers = ["a"]\nrole = "king"', "a role is one of"),
         ('[[grant]]\nusers = "a"\nrole = "admin"', "list of names"),
         ('[oidc]\nissuer = "http://id.example"\nclient_id = "c"', "must begin with https"),

@@ -413,8 +413,8 @@ def test_a_good_token_is_an_identity() -> None:
 @pytest.mark.parametrize(
     ("claims", "words"),
     [
-        ({"iss": "https://evil.example"}, "another issuer"),
-        ({"aud": "other"}, "another audience"),
+        ({"iss": "https://evil.example"}, "a different issuer"),
+        ({"aud": "other"}, "a different audience"),
         ({"aud": ["console", "other"]}, "another client"),
         ({"azp": "other"}, "another client"),
         ({"exp": 1}, "expired"),

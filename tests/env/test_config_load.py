@@ -101,8 +101,8 @@ def test_cross_problems_are_named_at_once() -> None:
             "1",
             "log.retention.hour: Kafka 4.3 has no such setting; did you mean log.retention.hours?",
         ),
-        ("qwertz", "1", "qwertz: Kafka 4.3 has no such setting; take the line out, or see docs/configuration.md"),
-        ("zookeeper.connect", "z:1", "zookeeper.connect: removed in Kafka 4.0; take the line out"),
+        ("qwertz", "1", "qwertz: Kafka 4.3 has no such setting; remove the line, or see docs/configuration.md"),
+        ("zookeeper.connect", "z:1", "zookeeper.connect: removed in Kafka 4.0; remove the line"),
         (
             "log.message.timestamp.difference.max.ms",
             "1",
@@ -168,10 +168,10 @@ def test_a_bad_line_is_refused_with_its_reason(name: str, text: str, line: str) 
     ("name", "line"),
     [
         ("num.partition", "num.partition: Kafka 4.3 has no such setting; did you mean num.partitions?"),
-        ("zookeeper.connect", "zookeeper.connect: removed in Kafka 4.0; take the line out"),
+        ("zookeeper.connect", "zookeeper.connect: removed in Kafka 4.0; remove the line"),
         (
             "confluent.license",
-            "confluent.license: Kafka 4.3 has no such setting; take the line out, or see docs/configuration.md",
+            "confluent.license: Kafka 4.3 has no such setting; remove the line, or see docs/configuration.md",
         ),
         (
             "listener.name.PLAINTEXT.max.connections",

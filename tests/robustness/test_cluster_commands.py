@@ -99,7 +99,7 @@ def test_what_cannot_be_is_said_and_changes_nothing(tmp_path: Path) -> None:
             ("reassign", "t", "--replicas", "1,9"): "no such broker",
             ("reassign", "t", "--factor", "4"): "only 3 brokers",
             ("reassign", "u", "--factor", "2"): "no u",
-            ("reassign", "t"): "say one of",
+            ("reassign", "t"): "give one of",
         }
         for words, expected in cases.items():
             done = ottla("cluster", *words, "-b", servers)

@@ -215,7 +215,7 @@ def test_cve_2023_25194_no_code_from_jaas_configuration(broker: Broker) -> None:
         "os.system",
         "ottla.security.plain",
     ):
-        with pytest.raises(JaasError, match="not built in"):
+        with pytest.raises(JaasError, match="is not supported; login modules are"):
             parse_jaas(f'{module} required user.provider.url="ldap://evil";')
     with Session(broker.node.ports["PLAINTEXT"]) as admin:
         name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
@@ -237,7 +237,7 @@ def test_cve_2025_27818_27819_no_login_module_and_no_callback_class(cve: str) ->
         else "com.sun.security.auth.module.JndiLoginModule"
     )
     config = _sasl_config({"listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{text} required a=b;"})
-    with pytest.raises(StartupError, match="not built in"):
+    with pytest.raises(StartupError, match="is not supported; login modules are"):
         _security_of(config)
     from ottla.env.config.problems import ConfigError
 

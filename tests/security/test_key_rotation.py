@@ -96,8 +96,8 @@ def test_wrong_or_missing_keys_are_one_line_and_touch_nothing(tmp_path: Path, mo
     monkeypatch.delenv("OTTLA_TEST_NOTHING", raising=False)
     cases = {
         "no such file": {FILE: str(tmp_path / "nowhere")},
-        "is not there any more": {FILE: str(tmp_path / "other")},
-        "is not the one": {FILE: str(tmp_path / "forged")},
+        "is missing; keep old keys": {FILE: str(tmp_path / "other")},
+        "did not write": {FILE: str(tmp_path / "forged")},
         "there is no master key": {ENVIRONMENT: "OTTLA_TEST_NOTHING"},
         "m1 is not the one": {ENVIRONMENT: "OTTLA_TEST_FORGED"},
         "command failed: exit code 1": {COMMAND: "false"},

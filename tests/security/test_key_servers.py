@@ -109,7 +109,7 @@ def test_what_a_key_server_refuses_is_one_line_without_secrets(tmp_path: Path, v
         "answered 403": {**settings, f"{PREFIX}token.file": str(tmp_path / "wrong-token")},
         "answered 400": {**settings, f"{PREFIX}wrapped.file": str(tmp_path / "damaged")},
         "no such file": {**settings, f"{PREFIX}token.file": str(tmp_path / "nowhere")},
-        "cannot be asked": {**settings, f"{PREFIX}url": "http://127.0.0.1:9/v1/transit/decrypt/ottla"},
+        "does not answer": {**settings, f"{PREFIX}url": "http://127.0.0.1:9/v1/transit/decrypt/ottla"},
         "use https": {**settings, f"{PREFIX}url": "http://vault.example:8200/v1/transit/decrypt/ottla"},
         "is not https://": {**settings, f"{PREFIX}url": "ftp://127.0.0.1/v1/x"},
         "set one of": {**settings, f"{PREFIX}file": str(tmp_path / "wrapped")},

@@ -267,6 +267,8 @@ def test_the_doctor_asks_a_cluster_and_http_servers() -> None:
         assert {one["name"] for one in found} >= {"no-acls", "not-encrypted", "open-http", "unsigned-tokens"}
         assert done.exit_code == 1, "an HTTP server answered without a login"
         unknown = check_http(f"http://127.0.0.1:{port}/nowhere", 5)
-        assert (unknown.level, "says nothing about a login" in unknown.seen) == ("warning", True), "404 is no login"
+        assert (unknown.level, "does not show whether a login is required" in unknown.seen) == ("warning", True), (
+            "404 is no login"
+        )
     assert check_http(url, 5).level == "warning"
     assert check_http(Path(__file__).as_uri(), 5).level == "warning"

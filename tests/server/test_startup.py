@@ -403,7 +403,7 @@ def test_up_listens_where_its_file_says_or_not_at_all(tmp_path):
         done = ottla("up", "--dir", tmp_path, *words)
         assert done.returncode == 1
         assert len(done.stderr.splitlines()) == 1, done.stderr
-        assert f"{words[0]} {words[1]} is for a directory that is not there yet" in done.stderr
+        assert f"{words[0]} {words[1]} applies to a new directory only" in done.stderr
     assert ottla("up", "--dir", tmp_path / "new", "--port", 70000).returncode == 2
     assert not (tmp_path / "new").exists()
 

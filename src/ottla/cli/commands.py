@@ -17,36 +17,36 @@ from ottla.model.peer_text import visible
 from ottla.model.user_error import UserError
 
 _COMMANDS = {
-    "acl": ("ottla.cli.verbs.acl", "acl", "Who may do what."),
-    "audit": ("ottla.cli.verbs.audit", "audit", "The audit log: to files, syslog and topics."),
-    "bench": ("ottla.cli.verbs.bench", "bench", "Measure a cluster from here."),
+    "acl": ("ottla.cli.verbs.acl", "acl", "List, add and remove access rules (ACLs)."),
+    "audit": ("ottla.cli.verbs.audit", "audit", "Export the audit log to files, syslog and topics."),
+    "bench": ("ottla.cli.verbs.bench", "bench", "Measure the throughput and latency of a cluster."),
     "completion": ("ottla.cli.verbs.completion", "completion", "Shell completion."),
-    "config": ("ottla.cli.verbs.config", "config", "Settings of topics, brokers, groups."),
-    "consume": ("ottla.cli.verbs.consume", "consume", "Read a topic: by time, filtered, decoded."),
-    "doctor": ("ottla.cli.verbs.doctor", "doctor", "Find what is wrong with a connection or a cluster."),
-    "export": ("ottla.cli.verbs.export", "export_", "A topic into a file: JSON lines or Parquet."),
-    "group": ("ottla.cli.verbs.group", "group", "Consumer groups and their lag."),
-    "import": ("ottla.cli.verbs.export", "import_", "A file into a topic."),
+    "config": ("ottla.cli.verbs.config", "config", "Show and change settings of topics, brokers and groups."),
+    "consume": ("ottla.cli.verbs.consume", "consume", "Read records of a topic: from a time, filtered, decoded."),
+    "doctor": ("ottla.cli.verbs.doctor", "doctor", "Find problems of a connection or a cluster, and what to do."),
+    "export": ("ottla.cli.verbs.export", "export_", "Write a topic into a file: JSON lines or Parquet."),
+    "group": ("ottla.cli.verbs.group", "group", "List, describe, reset and delete consumer groups."),
+    "import": ("ottla.cli.verbs.export", "import_", "Write the records of a file into a topic."),
     "produce": ("ottla.cli.verbs.produce", "produce", "Write records."),
     "profile": ("ottla.cli.verbs.profile", "profile", "Named clusters."),
-    "topic": ("ottla.cli.verbs.topic", "topic", "Topics: list, create, describe, alter, delete."),
-    "txn": ("ottla.cli.verbs.txn", "txn", "Transactions that are open."),
-    "user": ("ottla.cli.verbs.user", "user", "Users that log in with a password."),
-    "console": ("ottla.cli.verbs.console", "console", "Run the web console, against any Kafka."),
+    "topic": ("ottla.cli.verbs.topic", "topic", "List, create, describe, alter and delete topics."),
+    "txn": ("ottla.cli.verbs.txn", "txn", "List, describe and terminate transactions."),
+    "user": ("ottla.cli.verbs.user", "user", "List, add and remove users that log in with a password."),
+    "console": ("ottla.cli.verbs.console", "console", "Run the web console for any Kafka cluster."),
     "registry": ("ottla.cli.verbs.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.verbs.schema", "schema", "List, get, register, check, compare and delete schemas."),
-    "cluster": ("ottla.cli.verbs.cluster", "cluster", "Look at a cluster and move partitions between its nodes."),
+    "cluster": ("ottla.cli.verbs.cluster", "cluster", "Show a cluster and move partitions between its nodes."),
     "connect": (
         "ottla.cli.verbs.connect",
         "connect",
-        "Run connectors: data in from files and databases, out to tables.",
+        "Run connectors that copy files and databases into topics, and topics into tables.",
     ),
-    "pipeline": ("ottla.cli.verbs.pipeline", "pipeline", "Run, start, stop and look at data pipelines on Spark."),
-    "sql": ("ottla.cli.verbs.sql", "sql", "Ask topics in SQL, with no JVM."),
+    "pipeline": ("ottla.cli.verbs.pipeline", "pipeline", "Run, start, stop and show data pipelines on Spark."),
+    "sql": ("ottla.cli.verbs.sql", "sql", "Query topics in SQL, without a JVM."),
     "server": ("ottla.cli.verbs.server", "server", "Run one node from a server.properties file."),
     "shims": ("ottla.cli.verbs.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
-    "storage": ("ottla.cli.verbs.storage", "storage", "Make ids, format log directories, look at them."),
-    "top": ("ottla.cli.verbs.top", "top", "The cluster in a terminal, live."),
+    "storage": ("ottla.cli.verbs.storage", "storage", "Generate ids, format log directories and show their state."),
+    "top": ("ottla.cli.verbs.top", "top", "Show brokers, topics and groups live in the terminal."),
     "up": ("ottla.cli.verbs.up", "up", "Start a log on this machine with one command."),
 }
 
@@ -90,7 +90,7 @@ def _keep_lines(command: click.Command, path: str) -> None:
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="ottla")
 def ottla() -> None:
-    r"""Ottla: a commit log that speaks Apache Kafka's protocol.
+    r"""Ottla: a commit log that implements Apache Kafka's protocol.
 
     \b
     Examples:

@@ -110,7 +110,10 @@ class LogStore:
                 release = self._storage.lock(f"{log_dir.path}/{LOCK}")
                 if release is None:
                     self._release_locks()
-                    raise LogDirectoryError(f"{log_dir.path} is locked: another server is running on it")
+                    raise LogDirectoryError(
+                        f"{log_dir.path} is locked: another server uses this directory; "
+                        "stop that server, or change log.dirs"
+                    )
                 self._locks.append(release)
                 epochs.add(read_clean_shutdown(self._storage, log_dir.path))
             except OSError as error:

@@ -88,7 +88,7 @@ def _rules(tree: Mapping[str, Any], folder: Path) -> AccessRules:
     grants = tuple(_grant(f"grant {n}", section) for n, section in enumerate(_sections(tree, "grant"), 1))
     oidc = _oidc(tree["oidc"], folder) if "oidc" in tree else None
     if oidc is not None and not grants:
-        raise ValueError("[oidc] without a [[grant]]: nobody would have a role; write one, such as groups and role")
+        raise ValueError("[oidc] without a [[grant]] gives no user a role: write a [[grant]] with groups and role")
     return AccessRules(oidc=oidc, grants=grants, masks=_masks(tree, folder), act_as_user=acting)
 
 
@@ -108,7 +108,7 @@ def _grant(where: str, tree: Mapping[str, Any]) -> Grant:
             raise ValueError(f"{where}: a role is one of viewer, operator, admin (read, write), not {role_name!r}")
     users, groups = _words(where, tree, "users"), _words(where, tree, "groups")
     if not (users or groups or roles):
-        raise ValueError(f"{where} names nobody: write users, groups or roles")
+        raise ValueError(f"{where} names no user: write users, groups or roles")
     resources = {kind: _words(where, tree, key) for key, kind in _RESOURCES.items() if key in tree}
     return Grant(role=str(role), users=users, groups=groups, roles=roles, resources=resources)
 

@@ -139,7 +139,7 @@ class EncryptedFile:
     def _open_header(self, start: bytes) -> bool:
         """False when there is no whole header."""
         if len(start) > 8 and start.startswith(MAGIC) and start[8] not in HEADER_BYTES:
-            raise OSError(f"{self.path}: encryption of version {start[8]} is not known here")
+            raise OSError(f"{self.path}: encryption of version {start[8]} is not supported")
         header = parse_header(start)
         if header is None:
             return False  # torn, or zeros: a power cut lost the header
@@ -398,7 +398,7 @@ class EncryptedFile:
         self._inner.sync()
 
     def fileno(self) -> int:
-        raise io.UnsupportedOperation("an encrypted file is read, not sent as it is")
+        raise io.UnsupportedOperation("an encrypted file is read, not sent with sendfile")
 
     def close(self) -> None:
         self._inner.close()

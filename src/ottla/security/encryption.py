@@ -134,7 +134,7 @@ class EncryptedStorage:
         """Whether the file is plain. Raises UnauthenticFileError if it names no place and is not in the list."""
         note = note_of(file.pread(MAX_HEADER_BYTES, 0))
         if note is not None and store.before_note(file.path) != note:
-            kind = "is not encrypted" if note == PLAIN else "is encrypted as by older versions"
+            kind = "is not encrypted" if note == PLAIN else "is encrypted in the format of older versions"
             text = f"{file.path} {kind} and was not there when {store.directory} was marked as encrypted. {ADVICE}"
             raise UnauthenticFileError(text)
         if note is None and store.before_note(file.path) is not None:

@@ -25,8 +25,8 @@ def open_refusal(surface: str, host: str, *, close: str, allow: str = FLAG) -> s
     """The error message: what is wrong and what to do. `close` is the option or setting that requires a login."""
     where = host or "every address"
     return (
-        f"{surface} would listen on {where} without a login: whoever reaches this machine could use it. "
-        f"Set {close}, or listen on 127.0.0.1, or say {allow} when the network is closed"
+        f"{surface} would listen on {where} without a login: every client that reaches this machine could use it. "
+        f"Set {close}, or listen on 127.0.0.1, or add {allow} if the network is closed"
     )
 
 

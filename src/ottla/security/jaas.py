@@ -40,7 +40,7 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError('a JAAS entry is: LoginModule required name="value" ...;')
     (_, module), (_, flag) = tokens[:2]
     if module not in MODULES:
-        raise JaasError(f"login module {module} is not built in; known are {', '.join(MODULES)}")
+        raise JaasError(f"login module {module} is not supported; login modules are {', '.join(MODULES)}")
     if flag.lower() not in _FLAGS:
         raise JaasError("the word after the login module must be required, requisite, sufficient or optional")
     return JaasEntry(module, _options(tokens[2:-1]))

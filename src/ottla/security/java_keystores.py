@@ -50,7 +50,7 @@ def load_key_store(path: str, password: str | None, key_password: str | None = N
     with Path(path).open("rb") as file:
         data = file.read(MAX_STORE_BYTES + 1)
     if len(data) > MAX_STORE_BYTES:
-        raise ValueError(f"{path} is larger than any key store ({MAX_STORE_BYTES} bytes)")
+        raise ValueError(f"{path} is too large for a key store ({MAX_STORE_BYTES} bytes)")
     try:
         if data.startswith(_JKS):
             return _jks(data, password, key_password or password)

@@ -43,7 +43,7 @@ def check_allowed(url: str, allowed: Iterable[str]) -> None:
     if scheme not in ("file", "http", "https"):
         raise JwksError(f"{scheme or 'no'} scheme: the address of the signing keys must be file, http or https")
     if has_login(url):
-        raise JwksError(f"{without_login(url)} with a login in front: such an address is not supported")
+        raise JwksError(f"{without_login(url)} has a login before the host, which is not supported")
     if url not in {entry.strip() for entry in allowed}:
         raise JwksError(f"{url} is not in ottla.sasl.oauthbearer.allowed.urls")
 

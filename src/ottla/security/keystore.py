@@ -98,7 +98,9 @@ class MasterKeys:
         keys_by_id = {key.id: key for key in self.keys}
         changed = [key.id for key in keys if keys_by_id.get(key.id, key) != key]
         if changed and changed != self._changed_ids:
-            log.error("master_keys.refused", keys=changed, note="a known ID has other bytes: give a new key a new ID")
+            log.error(
+                "master_keys.refused", keys=changed, note="an existing ID has a different key: give a new key a new ID"
+            )
         self._changed_ids = changed
         if changed:
             return
@@ -114,7 +116,7 @@ class MasterKeys:
     def find(self, key_id: str) -> MasterKey:
         master_key = next((key for key in self.keys if key.id == key_id), None)
         if master_key is None:
-            raise KeyStoreError(f"the master key {key_id} is not there any more; keep old keys below the new one")
+            raise KeyStoreError(f"the master key {key_id} is missing; keep old keys below the new key")
         return master_key
 
 
@@ -128,13 +130,14 @@ def parse_master_keys(text: str) -> list[MasterKey]:
             key = b""
         if match is None or len(key) != KEY_BYTES:
             raise KeyStoreError(
-                f"master key {number} is not ID:BASE64 of 32 bytes (`head -c 32 /dev/urandom | base64` makes one)"
+                f"master key {number} is not ID:BASE64 of 32 bytes (`head -c 32 /dev/urandom | base64` prints a "
+                "new key)"
             )
         if any(master_key.id == match[1] and master_key.key != key for master_key in keys):
             raise KeyStoreError(f"master key {number}: the ID {match[1]} has two keys; give each key its own ID")
         keys.append(MasterKey(match[1], key))
     if not keys:
-        raise KeyStoreError("there is no master key")
+        raise KeyStoreError("there is no master key: write ID:BASE64 of 32 bytes")
     return keys
 
 
@@ -309,7 +312,7 @@ class TopicKeyStore:
     def _checked_before(self, document: dict[str, Any]) -> Before:
         master = self._masters.find(document["master"])
         if not hmac.compare_digest(_mac(master, document), base64.b64decode(document["mac"])):
-            raise KeyStoreError(f"{self._path} was changed, or master key {master.id} is not the one that wrote it")
+            raise KeyStoreError(f"{self._path} was changed, or master key {master.id} did not write this file")
         before: Before = document["before"]
         return before
 
@@ -323,9 +326,7 @@ class TopicKeyStore:
         try:
             key = AESGCM(master.key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], bound)
         except InvalidTag:
-            raise KeyStoreError(
-                f"{self._path}: master key {master.id} is not the one that wrapped {topic}'s key"
-            ) from None
+            raise KeyStoreError(f"{self._path}: master key {master.id} did not wrap {topic}'s key") from None
         if entry.get("file", False):
             self._files[key_id] = TopicKey(key_id, topic, key)
         else:

@@ -145,7 +145,7 @@ def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
     if part == "header":
         path = [".".join(path)] if path else []
     if part not in ("key", "value", "header") or not all(path) or (part == "header" and not path):
-        raise ValueError(f"{field!r} is no field: write key, value, value.card.number, key.id or header.NAME")
+        raise ValueError(f"{field!r} is not a field: write key, value, value.card.number, key.id or header.NAME")
     return part, tuple(path)
 
 
@@ -158,6 +158,6 @@ def parse_exempt(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
         if kind not in ("role", "group", "user") or not name:
             raise ValueError(f"{word!r}: write role:admin, group:NAME or user:NAME")
         if kind == "role" and name not in ("read", "viewer", "write", "operator", "admin"):
-            raise ValueError(f"{name!r} is no role")
+            raise ValueError(f"{name!r} is not a role")
         exemptions.append((kind, name))
     return tuple(exemptions)

@@ -81,12 +81,12 @@ def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
         if moment is not None and now_ms < moment * 1000 - rules.clock_skew_ms:
             raise TokenRefused("the token is not valid yet")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
-        raise TokenRefused("the token comes from another issuer")
+        raise TokenRefused("the token comes from a different issuer")
     if rules.audience:
         audience_claim = claims.get("aud")
         audiences = audience_claim if isinstance(audience_claim, list) else [audience_claim]
         if not any(audience in rules.audience for audience in audiences):
-            raise TokenRefused("the token is for another audience")
+            raise TokenRefused("the token is for a different audience")
     if not {*rules.required_scope} <= _scopes(claims.get(rules.scope_claim)):
         raise TokenRefused("the token lacks a scope that is required")
     subject: object = claims.get(rules.subject_claim)

@@ -50,7 +50,7 @@ class PeerSecurity:
         response = await send(SaslHandshakeRequest(self._mechanism), 1)
         if response.error_code:
             offered = ", ".join(response.mechanisms)
-            raise SaslFailure(f"the other node does not take {self._mechanism}, only {offered}")
+            raise SaslFailure(f"the other node does not accept {self._mechanism}, only {offered}")
         name, password = self._credentials()
         if self._mechanism == PLAIN:
             from ottla.security.plain import client_message
@@ -76,7 +76,9 @@ class PeerSecurity:
         from ottla.security.jaas import JaasError, parse_jaas
 
         if self._mechanism != PLAIN and self._mechanism not in SCRAM_MECHANISMS:
-            raise SaslFailure(f"this node cannot log in by {self._mechanism}; use PLAIN or SCRAM among nodes")
+            raise SaslFailure(
+                f"this node cannot log in to other nodes with {self._mechanism}; use PLAIN or SCRAM between nodes"
+            )
         text = self._config.mechanism_value(self._listener, self._mechanism, "sasl.jaas.config")
         try:
             options = parse_jaas(text).options if text is not None else {}

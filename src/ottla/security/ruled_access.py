@@ -29,5 +29,5 @@ class RuledAccess(WebAccess):
             self.rules = load_access_rules(path)
             self.oidc = console and self.rules.oidc is not None
             if self.rules.grants and self.open:
-                raise WebAccessError(f"{path} has grants, and everybody is let in: add --users or --jwks-url")
+                raise WebAccessError(f"{path} has grants, but the server requires no login: add --users or --jwks-url")
         return self

@@ -164,7 +164,7 @@ class ScramClient:
         if self._server_signature is not None:
             expected = b"v=" + _b64(self._server_signature).encode()
             if not hmac.compare_digest(challenge, expected):
-                raise SaslFailure("the server does not know the password")
+                raise SaslFailure("the server could not prove that it has the password")
             self.complete = True
             return None
         match = _SERVER_FIRST.fullmatch(challenge.decode("utf-8", "replace"))
@@ -172,7 +172,7 @@ class ScramClient:
             raise SaslFailure("the server's first SCRAM message cannot be used")
         iterations = int(match["iterations"])
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS * 64:
-            raise SaslFailure(f"the server asks for {iterations} iterations")
+            raise SaslFailure(f"the server requires {iterations} iterations")
         salted = salted_password(self._mechanism, self._password, base64.b64decode(match["salt"]), iterations)
         client_key = hmac.digest(salted, b"Client Key", self._digest)
         bare = f"c={_b64(_NO_CHANNEL_BINDING)},r={match['nonce']}"

@@ -63,7 +63,7 @@ def client_context(config: BrokerConfig) -> ssl.SSLContext:
 def _configure(context: ssl.SSLContext, config: BrokerConfig, stores: _Stores, *, key_needed: bool) -> None:
     versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols if name in _VERSIONS]
     if not versions:
-        raise TlsError("ssl.enabled.protocols has neither TLSv1.2 nor TLSv1.3; older ones are not offered")
+        raise TlsError("ssl.enabled.protocols has neither TLSv1.2 nor TLSv1.3; older versions are not supported")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     old = [openssl_cipher(name) for name in config.ssl_cipher_suites if "_WITH_" in name]
     try:
@@ -137,7 +137,7 @@ def _store(name: str, kind: str, path: str, password: str | None, key_password: 
     except OSError as error:
         raise TlsError(f"{name}.location={path}: {error.strerror}") from error
     except ValueError:
-        raise TlsError(f"{name}.location: neither JKS nor PKCS12, damaged, or the password does not fit") from None
+        raise TlsError(f"{name}.location: neither JKS nor PKCS12, damaged, or the password is wrong") from None
 
 
 def _load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
@@ -205,7 +205,7 @@ class TlsSource:
         if self._identity is None or identity is None:
             return
         if identity[0] != self._identity[0] and not config.ssl_allow_dn_changes:
-            raise TlsError("the new certificate has another DistinguishedName; ssl.allow.dn.changes is false")
+            raise TlsError("the new certificate has a different DistinguishedName; ssl.allow.dn.changes is false")
         if not self._identity[1] <= identity[1] and not config.ssl_allow_san_changes:
             raise TlsError("the new certificate lacks SubjectAltNames of the old; ssl.allow.san.changes is false")
 

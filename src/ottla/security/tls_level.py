@@ -37,7 +37,8 @@ def weakness(error: Exception) -> str | None:
         return None
     detail = getattr(error, "verify_message", None) or getattr(error, "reason", None)
     return (
-        f"a certificate of the chain is signed with SHA-1 or MD5, or has a short key ({detail}): issue it again with SHA-256 "
-        f"and 2,048 bits or more, or allow it with {LEVEL_SETTING}=0 (listener.name.<listener>.{LEVEL_SETTING} for one "
+        f"a certificate of the chain is signed with SHA-1 or MD5, or has a short key ({detail}): issue the "
+        f"certificate again with SHA-256 and 2,048 bits or more. To allow such certificates, set "
+        f"{LEVEL_SETTING}=0 (listener.name.<listener>.{LEVEL_SETTING} for one "
         "listener)"
     )

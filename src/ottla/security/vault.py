@@ -43,7 +43,7 @@ class VaultSource:
         if parts.scheme not in ("http", "https") or not parts.hostname or "/v1/" not in parts.path:
             raise KeyStoreError(f"{_SETTING}: {self._url} is not https://HOST:PORT/v1/...")
         if parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise KeyStoreError(f"{_SETTING}: {self._url} would send keys and token in the clear: use https")
+            raise KeyStoreError(f"{_SETTING}: {self._url} would send keys and token unencrypted: use https")
         self._base = self._url.partition("/v1/")[0]
         self._token_file = config.ottla_encryption_master_key_token_file
         self._wrapped_file = config.ottla_encryption_master_key_wrapped_file
@@ -116,9 +116,9 @@ class VaultSource:
             kind = _RefusedError if error.code in (400, 401, 403) else KeyStoreError
             raise kind(f"{_SETTING}: {urlsplit(url).path} answered {error.code}") from None
         except (URLError, OSError, HTTPException, ValueError, RecursionError) as error:
-            raise KeyStoreError(f"{_SETTING}: {self._base} cannot be asked: {error}") from None
+            raise KeyStoreError(f"{_SETTING}: {self._base} does not answer: {error}") from None
         if not isinstance(document, dict):
-            raise KeyStoreError(f"{_SETTING}: {urlsplit(url).path} answered something else than an object")
+            raise KeyStoreError(f"{_SETTING}: {urlsplit(url).path} did not answer with a JSON object")
         return document
 
 

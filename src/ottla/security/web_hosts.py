@@ -47,7 +47,9 @@ class WebHosts:
         """
         host = headers.get("host")
         if host is not None and not self.knows(host):
-            return Refused(421, f"this server is not known as {bare_host(host)!r}: allow the name with {self._setting}")
+            return Refused(
+                421, f"this server does not have the name {bare_host(host)!r}: allow the name with {self._setting}"
+            )
         if method in READING:
             return None
         if _is_foreign(headers, null_is_ours=forms):

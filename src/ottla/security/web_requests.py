@@ -56,7 +56,7 @@ class StrictConnection(h11.Connection):
         if b"transfer-encoding" not in names:
             return
         if b"content-length" in names:
-            self._refuse("Content-Length and Transfer-Encoding in one request")
+            self._refuse("the request has both Content-Length and Transfer-Encoding")
         if request.http_version < b"1.1":
             self._refuse("Transfer-Encoding in HTTP/1.0")
 

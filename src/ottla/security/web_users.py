@@ -182,7 +182,7 @@ def _entry(line: str, where: str) -> _Entry:
         if all(is_role(word.strip().lower()) for word in fields[0].split(",")):
             raise WebAccessError(
                 f"{where}: the user {name!r} has a role and no password; write NAME:ROLE:HASH, with a hash of "
-                "`ottla console --hash-password` (a password that is the name of a role is not taken in plain)"
+                "`ottla console --hash-password`. The name of a role cannot be a plain password"
             )
         if _FOREIGN_HASHES.match(fields[0]):
             raise WebAccessError(
@@ -194,5 +194,8 @@ def _entry(line: str, where: str) -> _Entry:
     if not all(map(is_role, roles)):
         raise WebAccessError(f"{where}: a role is one of {', '.join(_RANK)}")
     if not fields[1].startswith(_SCHEMES):
-        raise WebAccessError(f"{where}: no hash of a password behind the role (ottla console --hash-password)")
+        raise WebAccessError(
+            f"{where}: the hash of the password is missing after the role; `ottla console --hash-password` "
+            "prints a hash"
+        )
     return _Entry(WebUser(name, max(roles, key=_RANK.__getitem__)), fields[1])

@@ -94,7 +94,9 @@ class Directories:
         if path not in self._config.data_dirs or not self._config.is_broker:
             self._unlock = self._storage.lock(f"{path}/{LOCK}")
             if self._unlock is None:
-                raise StartupError(f"{path} is locked: another server is running on it")
+                raise StartupError(
+                    f"{path} is locked: another server uses this directory; stop that server, or change log.dirs"
+                )
 
     def release(self) -> None:
         """Release the lock of the metadata directory; the log store releases its own locks."""

@@ -130,7 +130,9 @@ class Node:
             log.warning("setting.unknown", note=line)
         for name in open_listeners(config):
             log.warning(
-                "listener.open", listener=name, note="whoever reaches it may do everything: ottla doctor --security"
+                "listener.open",
+                listener=name,
+                note="every client that reaches this listener may do everything: see ottla doctor --security",
             )
         if self._sockets.http is not None:
             self._monitoring = await self._monitor(self._sockets.http)

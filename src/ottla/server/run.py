@@ -51,7 +51,7 @@ def read_properties(file: Path, overrides: Sequence[str] = ()) -> dict[str, str]
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8 text"
         raise StartupError(f"cannot read {file}: {reason}") from error
     try:
         properties = parse_properties(text)

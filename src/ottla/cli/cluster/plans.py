@@ -24,7 +24,7 @@ def planner(
     if file is not None:
         return _fixed(_from_file(file))
     if target is None:
-        raise click.UsageError("say which TOPIC or TOPIC:PARTITION")
+        raise click.UsageError("name a TOPIC or TOPIC:PARTITION")
     chosen = chosen_partitions(seen, target)
     if factor is not None:
         return lambda now: plan_factor(now.brokers, {p: now.replicas[p] for p in chosen if p in now.replicas}, factor)

@@ -61,10 +61,10 @@ class Outage:
             if refused and not self._away.is_set():
                 self._away.set()
                 self.begun += 1
-                tell(f"{'; '.join(refused)}: the connectors wait until somebody does")
+                tell(f"{'; '.join(refused)}: the connectors wait until a broker answers")
             elif not refused and self._away.is_set():
                 self._away.clear()
-                tell(f"{self._servers} answers again: the connectors go on")
+                tell(f"{self._servers} answers again: the connectors continue")
 
 
 class ConnectorRun:
@@ -113,7 +113,7 @@ class ConnectorRun:
             pause = pause_s(failures)
             self._status.restarting(reason)
             if reason != reported_reason and not by_outage:
-                tell(f"{self.name}: {reason}; it is started again in {pause:.0f} s")
+                tell(f"{self.name}: {reason}; restarting in {pause:.0f} s")
                 reported_reason = reason
             self._wait(pause, outage)
         self._status.end("stopped")

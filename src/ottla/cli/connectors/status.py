@@ -36,7 +36,10 @@ class ConnectorStatus:
             supervisor.forget_stop(self._status)
         except (OSError, UserError) as problem:
             self._status = ""
-            click.echo(f"ottla: {self._name} will not show in the console: {problem}", err=True)
+            click.echo(
+                f"ottla: {self._name} is missing in the console, because its status file cannot be written: {problem}",
+                err=True,
+            )
         self._write("running")
 
     def progress(self, rows: int, lag: int | None) -> None:

@@ -38,7 +38,7 @@ def check_cluster(cluster: Cluster, lag_limit: int = LAG, now_ms: Callable[[], i
                 yield warning(
                     "not-allowed",
                     f"{name}: {reason}",
-                    "ask for the Describe permission on the cluster, topics and groups",
+                    "request the Describe permission on the cluster, topics and groups",
                 )
             else:
                 yield warning(name, f"could not be checked: {reason}", "see the broker's log")
@@ -78,13 +78,13 @@ def _quorum(cluster: Cluster, now: Callable[[], int]) -> Iterator[Finding]:
             yield error(
                 "voter-behind",
                 f"controller {row.replica_id} is {leader.log_end_offset - row.log_end_offset} records behind",
-                "start it, or look at its disk and network; without a majority nothing can change",
+                "start the controller, or check its disk and network; without a majority no metadata can change",
             )
     if len(quorum.current_voters) == 2 or (len(quorum.current_voters) > 2 and len(quorum.current_voters) % 2 == 0):
         yield warning(
             "even-quorum",
             f"{len(quorum.current_voters)} controllers",
-            "use 3 or 5: an even number bears no more failures",
+            "use 3 or 5 controllers: an even number tolerates no more failures",
         )
 
 
@@ -100,7 +100,7 @@ def _brokers(cluster: Cluster) -> Iterator[Finding]:
             yield error(
                 "broker-fenced",
                 f"broker {broker.broker_id} is registered and not alive",
-                "start it, or unregister it: kafka-cluster unregister",
+                "start the broker, or remove its registration with kafka-cluster unregister",
             )
 
 
@@ -134,14 +134,17 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
             where = f"broker {broker.node_id}, {row.log_dir}"
             if row.error_code:
                 name = ErrorCode(row.error_code).name if row.error_code in set(ErrorCode) else row.error_code
-                yield error("log-dir-offline", f"{where}: {name}", "look at the disk, then restart the broker")
+                yield error("log-dir-offline", f"{where}: {name}", "check the disk, then restart the broker")
             elif row.total_bytes > 0 and row.usable_bytes / row.total_bytes < DISK_SHARE:
                 share = row.usable_bytes / row.total_bytes
                 yield error(
-                    "disk-full", f"{where}: {share:.0%} free", "shorten retention, delete topics, or give it more disk"
+                    "disk-full", f"{where}: {share:.0%} free", "shorten retention, delete topics, or add disk space"
                 )
             if strays := _strays(row.log_dir, broker.node_id, described_cluster.cluster_id):
-                fix = "replicas that the metadata gives to other brokers: look at what is in them, then delete the folders"
+                fix = (
+                    "the metadata assigns these replicas to other brokers: check their contents, then "
+                    "delete the folders"
+                )
                 yield warning("stray-partitions", f"{where}: {_some(strays)}", fix)
 
 
@@ -177,7 +180,7 @@ def _partitions(cluster: Cluster) -> Iterator[Finding]:
         if row.leader_id >= 0 and len(row.isr_nodes) < len(row.replica_nodes)
     ]
     if behind:
-        yield error("under-replicated", _some(behind), "start the missing brokers, or look at their disks and network")
+        yield error("under-replicated", _some(behind), "start the missing brokers, or check their disks and network")
     minimum = {
         name: next((int(config.value or 1) for config in configs if config.name == "min.insync.replicas"), 1)
         for name, configs in describe_configs(cluster, ConfigResourceType.TOPIC, [topic.name or "" for topic in topics]).items()
@@ -185,7 +188,9 @@ def _partitions(cluster: Cluster) -> Iterator[Finding]:
     short = [f"{name}-{row.partition_index}" for name, row in rows if 0 < len(row.isr_nodes) < minimum.get(name, 1)]
     if short:
         yield error(
-            "under-min-isr", f"{_some(short)}: acks=all is refused", "bring replicas back, or lower min.insync.replicas"
+            "under-min-isr",
+            f"{_some(short)}: acks=all is refused",
+            "restart the brokers of the missing replicas, or lower min.insync.replicas",
         )
     brittle = sorted(
         {name for name, row in rows if len(row.replica_nodes) > 1 and minimum.get(name, 1) >= len(row.replica_nodes)}
@@ -193,13 +198,15 @@ def _partitions(cluster: Cluster) -> Iterator[Finding]:
     if brittle:
         yield warning(
             "min-isr-brittle",
-            f"{_some(brittle)}: one broker down stops writes",
+            f"{_some(brittle)}: the failure of one broker stops writes",
             "set min.insync.replicas below the number of replicas",
         )
     single = sorted({name for name, row in rows if len(row.replica_nodes) == 1 and not name.startswith("__")})
     if brokers >= 3 and single:
         yield warning(
-            "one-replica", f"{_some(single)}: lost with one disk", "give it 3 replicas: kafka-reassign-partitions"
+            "one-replica",
+            f"{_some(single)}: the loss of one disk loses records",
+            "set 3 replicas with `ottla cluster reassign TOPIC --factor 3`",
         )
 
 
@@ -212,7 +219,7 @@ def _groups(cluster: Cluster, limit: int) -> Iterator[Finding]:
             yield warning(
                 "group-rebalancing",
                 f"{group.group_id} is {group.group_state}",
-                "look for members that join and leave: max.poll.interval.ms, session.timeout.ms",
+                "find the members that join and leave; check max.poll.interval.ms and session.timeout.ms",
             )
         try:
             committed = committed_offsets(cluster, group.group_id)
@@ -223,7 +230,7 @@ def _groups(cluster: Cluster, limit: int) -> Iterator[Finding]:
         if lag > limit:
             nobody = group.group_state == "Empty"
             fix = (
-                "start its consumers"
+                "start the consumers of the group"
                 if nobody
                 else "add consumers (up to the number of partitions), or make them faster"
             )

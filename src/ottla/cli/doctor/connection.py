@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECONDS = 5.0
 _EXPIRES_SOON_S = 14 * 86400
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "UNEXPECTED_EOF_WHILE_READING"}
-"""OpenSSL's reasons for a peer that does not speak TLS, or that closes the connection as a plaintext broker does."""
+"""OpenSSL's reasons for a peer that does not use TLS, or that closes the connection as a plaintext broker does."""
 
 
 class Reached:
@@ -68,7 +68,7 @@ def _check_broker(
         yield _sasl(where, str(reason))
         return
     except BadSettings as reason:
-        yield error("sasl-settings", f"{where}: {reason}", "complete sasl.jaas.config: username and password")
+        yield error("sasl-settings", f"{where}: {reason}", "set username and password in sasl.jaas.config")
         return
     except (ConnectionFailed, CallTimeout) as reason:
         yield _what_answers(host, port, str(reason), seconds)
@@ -99,7 +99,8 @@ def _metadata(connection: BrokerConnection, where: str, reached: Reached, deadli
     except ClientError as reason:
         yield error(
             "sasl-required",
-            f"{where} speaks Kafka and then hangs up on a client that has not logged in ({reason})",
+            f"{where} answers in Kafka's protocol and then closes the connection of a client that has "
+            f"not logged in ({reason})",
             "set security.protocol to SASL_PLAINTEXT or SASL_SSL, with sasl.mechanism and sasl.jaas.config",
         )
         return
@@ -128,11 +129,13 @@ def _tcp(host: str, port: int, seconds: float) -> Finding | None:
         return error(
             "unreachable",
             f"{where} does not answer within {seconds:.0f} s",
-            "look at firewalls, routes and security groups",
+            "check firewalls, routes and security groups",
         )
     except OSError as reason:
         return error(
-            "unreachable", f"{where}: {reason.strerror or reason}", "look at the network between here and there"
+            "unreachable",
+            f"{where}: {reason.strerror or reason}",
+            "check the network between this machine and the broker",
         )
     return None
 
@@ -160,13 +163,16 @@ def _tls(host: str, port: int, settings: ClientSettings, seconds: float) -> Find
             return error("tls-weak", f"{where}: {words}", advice)
         if reason.verify_code == 10:
             return error(
-                "tls-expired", f"{where}: {words}", "renew the broker's certificate; if it is new, correct this clock"
+                "tls-expired",
+                f"{where}: {words}",
+                "renew the broker's certificate; if the certificate is new, correct the clock of this machine",
             )
         if reason.verify_code == 62 or "match" in words:
             return error(
                 "tls-hostname",
                 f"{where}: {words}",
-                f"give the broker a certificate with {host} in it, or connect by a name that it has",
+                f"issue the broker a certificate with {host} in its names, or connect by a name that the "
+                "certificate has",
             )
         return error(
             "tls-untrusted",
@@ -177,14 +183,14 @@ def _tls(host: str, port: int, settings: ClientSettings, seconds: float) -> Find
         if reason.reason in _NO_TLS:
             return error(
                 "plaintext-listener",
-                f"{where} does not speak TLS",
+                f"{where} does not use TLS",
                 "set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS port",
             )
         if "CERTIFICATE_REQUIRED" in str(reason.reason) or "HANDSHAKE_FAILURE" in str(reason.reason):
             return error(
                 "tls-client-certificate",
                 f"{where}: {reason.reason}",
-                "set ssl.keystore.location to a certificate that the broker knows",
+                "set ssl.keystore.location to a certificate that the broker trusts",
             )
         return error(
             "tls", f"{where}: {reason.reason or reason}", "compare ssl.enabled.protocols and ciphers of both sides"
@@ -192,7 +198,7 @@ def _tls(host: str, port: int, settings: ClientSettings, seconds: float) -> Find
     except OSError as reason:
         return error(
             "plaintext-listener",
-            f"{where} hangs up on TLS: {reason}",
+            f"{where} closes the connection during the TLS handshake: {reason}",
             "set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS port",
         )
 
@@ -207,7 +213,7 @@ def _expiry(where: str, secure: ssl.SSLSocket) -> Finding | None:
 
 def _sasl(where: str, words: str) -> Finding:
     if "not enabled" in words:
-        return error("sasl-mechanism", f"{where}: {words}", "set sasl.mechanism to one that the broker has")
+        return error("sasl-mechanism", f"{where}: {words}", "set sasl.mechanism to a mechanism that the broker enables")
     return error(
         "sasl-credentials",
         f"{where}: {words}",
@@ -220,12 +226,14 @@ def _what_answers(host: str, port: int, words: str, seconds: float) -> Finding:
     where = f"{host}:{port}"
     if _speaks_tls(host, port, seconds):
         return error(
-            "tls-listener", f"{where} speaks TLS, and this client does not", "set security.protocol to SSL or SASL_SSL"
+            "tls-listener", f"{where} uses TLS, and this client does not", "set security.protocol to SSL or SASL_SSL"
         )
     if _speaks_http(host, port, seconds):
         return error("not-kafka", f"{where} is a web server, not a broker", "use the broker's port, often 9092")
     return error(
-        "not-kafka", f"{where}: {words}", "check that this port is a broker's, and of the protocol that is set"
+        "not-kafka",
+        f"{where}: {words}",
+        "check that this port belongs to a broker and uses the configured security.protocol",
     )
 
 

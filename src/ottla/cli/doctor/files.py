@@ -24,7 +24,7 @@ _KEY_STORE = "encryption-keys"
 def check_files(file: str, values: Mapping[str, str]) -> Iterator[Finding]:
     """`file` is the server.properties, `values` what it holds."""
     findings = [*_properties(file, values), *_keys(values), *_directories(values)]
-    yield from findings or [ok("files", f"{file} and the files that it names are for their owner only")]
+    yield from findings or [ok("files", f"{file} and the files that it names are readable by their owner only")]
 
 
 def _properties(file: str, values: Mapping[str, str]) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def _directories(values: Mapping[str, str]) -> Iterator[Finding]:
         mode = _mode(directory)
         if mode is not None and mode & stat.S_IRWXO:
             fix = f"chmod -R o-rwx {quote(directory)}"
-            yield warning("readable-log-dir", f"{directory} is open to every user of this machine", fix)
+            yield warning("readable-log-dir", f"{directory} can be read by every user of this machine", fix)
         yield from _loose(f"{directory}/{_KEY_STORE}", "the wrapped keys", keep="600")
         yield from _older_files(directory)
 
@@ -69,7 +69,9 @@ def _older_files(directory: str) -> Iterator[Finding]:
         return
     if plain:
         fix = "retention, compaction or a reassignment replaces them; `ottla topic` shows which topics are old"
-        yield warning("plain-files", f"{directory}: {plain} files are from before encryption and plain", fix)
+        yield warning(
+            "plain-files", f"{directory}: {plain} files were written before encryption was enabled, and are plain", fix
+        )
 
 
 def _loose(path: str, holds: str, *, keep: str) -> Iterator[Finding]:

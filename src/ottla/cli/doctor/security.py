@@ -14,7 +14,7 @@ from ottla.cli.doctor.findings import Finding, error, ok, warning
 from ottla.env.config.listeners import SECURITY_PROTOCOLS
 from ottla.security.hosts import is_loopback
 
-_ADDRESS = "give an address that clients use, such as http://HOST:8081/subjects, with a path that exists"
+_ADDRESS = "name a URL that clients use, such as http://HOST:8081/subjects, with a path that exists"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OLD_TLS = {"TLSv1", "TLSv1.1", "SSLv3"}
 _KEY_SOURCES = ("file", "env", "command", "url")
@@ -66,22 +66,25 @@ def _listeners(values: Values) -> Iterator[_Listener]:
 
 def _listener(listener: _Listener, values: Values) -> Iterator[Finding]:
     place = f"listener {listener.name} ({listener.protocol}) on {listener.host or 'every address'}"
-    close = f"listener.security.protocol.map=...,{listener.name}:SASL_SSL with sasl.enabled.mechanisms and ssl.keystore.location"
+    close = (
+        f"listener.security.protocol.map=...,{listener.name}:SASL_SSL with sasl.enabled.mechanisms "
+        "and ssl.keystore.location"
+    )
     prefix = f"listener.name.{listener.name.lower()}."
     if listener.protocol == "PLAINTEXT" and listener.remote:
-        yield error("open-listener", f"{place} takes everybody as User:ANONYMOUS", close)
+        yield error("open-listener", f"{place} accepts every client as User:ANONYMOUS", close)
     if listener.protocol == "SASL_PLAINTEXT" and listener.remote:
         mechanisms = listener.of(values, "sasl.enabled.mechanisms").upper().replace(" ", "").split(",")
         passwords = not {"PLAIN", "OAUTHBEARER"}.isdisjoint(mechanisms)
-        seen = f"{place} sends {'passwords or tokens, and records' if passwords else 'records'} in the clear"
+        seen = f"{place} sends {'passwords or tokens, and records' if passwords else 'records'} unencrypted"
         yield (error if passwords else warning)("clear-text", seen, close)
     if listener.protocol == "SSL" and listener.of(values, "ssl.client.auth", "none").lower() != "required":
         fix = f"{prefix}ssl.client.auth=required, or SASL_SSL"
-        yield warning("anonymous-tls", f"{place} takes clients without a certificate as User:ANONYMOUS", fix)
+        yield warning("anonymous-tls", f"{place} accepts clients without a certificate as User:ANONYMOUS", fix)
     if listener.of(values, "ottla.sasl.oauthbearer.unsecured.enable").lower() == "true" and "SASL" in listener.protocol:
         name = listener.setting(values, "ottla.sasl.oauthbearer.unsecured.enable")
         fix = f"{name}=false and sasl.oauthbearer.jwks.endpoint.url"
-        yield error("unsigned-tokens", f"{place} takes OAUTHBEARER tokens that nobody signed", fix)
+        yield error("unsigned-tokens", f"{place} accepts unsigned OAUTHBEARER tokens", fix)
     keys = listener.of(values, "sasl.oauthbearer.jwks.endpoint.url")
     if "SASL" in listener.protocol and keys.startswith("http://") and not is_loopback(urlsplit(keys).hostname or ""):
         fix = f"{listener.setting(values, 'sasl.oauthbearer.jwks.endpoint.url')}=https://..."
@@ -95,7 +98,7 @@ def _tls(listener: _Listener, values: Values, place: str, prefix: str) -> Iterat
     if level in ("0", "1"):
         yield error(
             "weak-tls",
-            f"{place} takes weak certificates (security level {level})",
+            f"{place} accepts weak certificates (security level {level})",
             f"{prefix}ottla.ssl.security.level=2",
         )
     old = _OLD_TLS & {part.strip() for part in listener.of(values, "ssl.enabled.protocols").split(",")}
@@ -116,14 +119,16 @@ def _authorizer(values: Values, remote: bool) -> Iterator[Finding]:  # noqa: FBT
         return
     users = [user.strip() for user in values.get("super.users", "").split(";") if user.strip()]
     if "User:ANONYMOUS" in users:
-        yield error("anonymous-super-user", "super.users has User:ANONYMOUS", "take User:ANONYMOUS out of super.users")
+        yield error("anonymous-super-user", "super.users has User:ANONYMOUS", "remove User:ANONYMOUS from super.users")
     if len(users) > 5:
         yield warning(
-            "many-super-users", f"{len(users)} super users: no ACL holds for them", "grant by `ottla acl` instead"
+            "many-super-users",
+            f"{len(users)} super users: ACLs do not apply to them",
+            "grant permissions with `ottla acl` instead",
         )
     if values.get("allow.everyone.if.no.acl.found", "false").lower() == "true":
         fix = "allow.everyone.if.no.acl.found=false, after `ottla acl list` shows a rule for each topic in use"
-        yield error("open-by-default", "a topic without ACLs is open to everybody", fix)
+        yield error("open-by-default", "a topic without ACLs is open to every client", fix)
     if values.get("ottla.audit.enable", "false").lower() != "true":
         yield warning("no-audit", "logins, refusals and changes are not recorded", "ottla.audit.enable=true")
 
@@ -137,12 +142,12 @@ def _http(values: Values) -> Iterator[Finding]:
         elif not (values.get("ottla.http.tls.certificate") or values.get("ottla.http.tls.key")):
             yield warning(
                 "clear-text",
-                f"ottla.http.listener={listener} takes passwords in the clear",
+                f"ottla.http.listener={listener} accepts passwords over an unencrypted connection",
                 "ottla.http.tls.certificate=FILE",
             )
     if values.get("ottla.allow.open", "false").lower() == "true":
         yield warning(
-            "allowed-open", "ottla.allow.open=true lets servers start without a login", "ottla.allow.open=false"
+            "allowed-open", "ottla.allow.open=true allows servers to start without a login", "ottla.allow.open=false"
         )
 
 
@@ -178,18 +183,23 @@ def check_http(url: str, timeout: float) -> Finding:
     from urllib.request import ProxyHandler, build_opener
 
     if not url.lower().startswith(("http://", "https://")):
-        return warning("http", f"{url} is no address of an HTTP server", _ADDRESS)
+        return warning("http", f"{url} is not a URL of an HTTP server", _ADDRESS)
     try:
         with build_opener(ProxyHandler({})).open(url, timeout=timeout) as answer:
             status, at = answer.status, answer.geturl()
     except HTTPError as refused:
         refused.close()
         if refused.code in (401, 403):
-            return ok("http", f"{url} asks for a login (it answers {refused.code})")
-        return warning("http", f"{url} answers {refused.code}, which says nothing about a login", _ADDRESS)
+            return ok("http", f"{url} requires a login (status {refused.code})")
+        return warning(
+            "http", f"{url} answers {refused.code}, which does not show whether a login is required", _ADDRESS
+        )
     except (URLError, OSError, ValueError) as reason:
-        return warning("http", f"{url} cannot be asked: {reason}", _ADDRESS)
+        return warning("http", f"{url} does not answer: {reason}", _ADDRESS)
     if at.rstrip("/").endswith("/login"):
-        return ok("http", f"{url} asks for a login")
-    fix = "--users FILE for `ottla console`, `ottla registry` and `ottla pipeline serve`; ottla.http.users.file for a node"
+        return ok("http", f"{url} requires a login")
+    fix = (
+        "--users FILE for `ottla console`, `ottla registry` and `ottla pipeline serve`; "
+        "ottla.http.users.file for a node"
+    )
     return error("open-http", f"{url} answers {status} without a login", fix)

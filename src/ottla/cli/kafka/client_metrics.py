@@ -29,10 +29,10 @@ PARSER = OptionParser((
     Option("describe", text="Show resources."),
     Option("list", text="List the resources' names."),
     Option("name", "String: name", "The resource's name."),
-    Option("generate-name", text="Make up a name."),
-    Option("interval", "String: push interval", "Milliseconds between pushes; empty takes it away."),
-    Option("match", "String: k1=v1,k2=v2", "Which clients; empty takes it away."),
-    Option("metrics", "String: m1,m2", "Prefixes of metrics' names; empty takes it away."),
+    Option("generate-name", text="Generate a name."),
+    Option("interval", "String: push interval", "Milliseconds between pushes; an empty value removes the setting."),
+    Option("match", "String: k1=v1,k2=v2", "Clients that push metrics, as NAME=PATTERN; an empty value removes the setting."),
+    Option("metrics", "String: m1,m2", "Prefixes of metric names; an empty value removes the setting."),
 ))  # fmt: skip
 _SETTINGS = {"interval": "interval.ms", "metrics": "metrics", "match": "match"}
 

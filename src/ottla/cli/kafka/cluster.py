@@ -16,20 +16,20 @@ def main(arguments: list[str]) -> int:
     parser = ToolParser("kafka-cluster", "The Kafka cluster tool.")
     commands = parser.commands()
     for name, about in (
-        ("cluster-id", "The id of the cluster."),
+        ("cluster-id", "Print the id of the cluster."),
         ("unregister", "Unregister a broker."),
-        ("list-endpoints", "The endpoints of the cluster."),
+        ("list-endpoints", "List the endpoints of the cluster."),
     ):
         command = parser.command(commands, name, about)
         where = command.add_mutually_exclusive_group(required=True)
         where.add_argument("-b", "--bootstrap-server", metavar="BOOTSTRAP_SERVER", help="Brokers, as HOST:PORT,...")
         where.add_argument("-C", "--bootstrap-controller", metavar="BOOTSTRAP_CONTROLLER", help="Controllers.")
-        command.add_argument("-c", "--command-config", help="The client's properties.")
-        command.add_argument("--config", help="(DEPRECATED) The same.")
+        command.add_argument("-c", "--command-config", help="File with the client's properties.")
+        command.add_argument("--config", help="(DEPRECATED) The same as --command-config.")
         if name == "unregister":
             command.add_argument("-i", "--id", type=java_integer(), required=True, help="The broker's id.")
         if name == "list-endpoints":
-            command.add_argument("--include-fenced-brokers", action="store_true", help="Fenced brokers too.")
+            command.add_argument("--include-fenced-brokers", action="store_true", help="List fenced brokers too.")
     try:
         parsed = parser.parse(arguments)
     except Exit as end:

@@ -57,7 +57,7 @@ PARSER = OptionParser((
     Option("entity-default", text="The default of clients, users, brokers or ips."),
     Option("add-config", "String", "Settings as k1=v1,k2=[v1,v2]; brackets keep commas in a value."),
     Option("add-config-file", "String", "A properties file with settings."),
-    Option("delete-config", "String", "Names of settings to take away, as k1,k2."),
+    Option("delete-config", "String", "Names of settings to remove, as k1,k2."),
     *(Option(name, "String", f"The same as --entity-type {kind} --entity-name NAME.") for name, kind in FLAGS.items()),
     *(Option(name, text=f"The same as --entity-type {kind} --entity-default.") for name, kind in DEFAULT_FLAGS.items()),
 ))  # fmt: skip

@@ -27,11 +27,11 @@ CONFIG = RenamedOption("command-config", "consumer.config", RENAMED)
 PARSER = OptionParser((
     *reading_options("consumer.config"),
     Option("include", "String: Java regex (String)", "A regular expression for the topics to read."),
-    Option("partition", "Integer: partition", "Read only this partition, from its end unless --offset says where."),
-    Option("offset", "String: consume offset", "An offset, earliest or latest.", "latest"),
+    Option("partition", "Integer: partition", "Read only this partition, from --offset (default: its end)."),
+    Option("offset", "String: consume offset", "Offset to start at, earliest or latest.", "latest"),
     Option("group", "String: consumer group id", "The consumer group."),
     Option("from-beginning", text="Start at the beginning where the group has no offset yet."),
-    Option("skip-message-on-error", text="Go on after a record that cannot be printed."),
+    Option("skip-message-on-error", text="Continue after a record that cannot be printed."),
     Option("isolation-level", "String", "read_committed or read_uncommitted.", "read_uncommitted"),
 ))  # fmt: skip
 _TIMESTAMPS = ("", "CreateTime", "LogAppendTime")

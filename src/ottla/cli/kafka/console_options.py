@@ -11,7 +11,7 @@ RENAMED = "Option --{old} is deprecated and will be removed in a future version.
 FORMATTER = RenamedOption("formatter-property", "property", RENAMED)
 PROPERTY = RenamedOption("command-property", "consumer-property", RENAMED)
 _PROPERTIES = (
-    "The formatter's: print.timestamp, print.key, print.offset, print.partition, print.headers, print.value, "
+    "Property of the formatter: print.timestamp, print.key, print.offset, print.partition, print.headers, print.value, "
     "key.separator, line.separator, headers.separator, null.literal, key.deserializer, value.deserializer"
 )
 
@@ -21,21 +21,24 @@ def reading_options(old_config: str) -> tuple[Option, ...]:
     return (
         Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,..."),
         Option("topic", "String: topic", "The topic to read."),
-        Option("max-messages", "Integer: num_messages", "End after so many records."),
-        Option("timeout-ms", "Long: timeout_ms", "End when no record came for so long."),
+        Option("max-messages", "Integer: num_messages", "Stop after this number of records."),
+        Option("timeout-ms", "Long: timeout_ms", "Stop when no record arrived for this number of milliseconds."),
         Option(
-            "formatter", "String: class", "How to print.", "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+            "formatter",
+            "String: class",
+            "Formatter class that prints records.",
+            "org.apache.kafka.tools.consumer.DefaultMessageFormatter",
         ),
         Option("formatter-property", "String: prop", _PROPERTIES),
         Option("property", "String: prop", "(DEPRECATED) The same as --formatter-property."),
         Option("formatter-config", "String: config file", "A file with the formatter's properties."),
-        Option("key-deserializer", "String: deserializer for keys", "The class that reads keys."),
-        Option("value-deserializer", "String: deserializer for values", "The class that reads values."),
+        Option("key-deserializer", "String: deserializer for keys", "Deserializer class of keys."),
+        Option("value-deserializer", "String: deserializer for values", "Deserializer class of values."),
         Option("command-property", "String: consumer_prop", "A property of the consumer."),
         Option("consumer-property", "String: consumer_prop", "(DEPRECATED) The same as --command-property."),
         Option("command-config", "String: config file", "A file with the consumer's properties."),
         Option(old_config, "String: config file", "(DEPRECATED) The same as --command-config."),
-        Option("enable-systest-events", text="Also say when the consumer starts and ends."),
+        Option("enable-systest-events", text="Log the start and end of the consumer too."),
     )
 
 

@@ -28,8 +28,8 @@ PARSER = OptionParser((
     *reading_options("consumer-config"),
     Option("group", "String: share group id", "The share group (console-share-consumer)."),
     Option("reject", text="Reject every record."),
-    Option("release", text="Release every record, so that others get it."),
-    Option("reject-message-on-error", text="Reject records that cannot be printed, and go on."),
+    Option("release", text="Release every record, so that other members receive it."),
+    Option("reject-message-on-error", text="Reject records that cannot be printed, and continue."),
 ))  # fmt: skip
 
 

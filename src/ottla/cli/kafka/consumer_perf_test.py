@@ -25,14 +25,14 @@ PARSER = OptionParser((
     Option("command-config", "String: config file", "A file with the consumer's properties."),
     Option("consumer.config", "String: config file", "(DEPRECATED) The same as --command-config."),
     Option("command-property", "String: prop1=val1", "A property of the consumer."),
-    Option("print-metrics", text="librdkafka's statistics at the end."),
-    Option("show-detailed-stats", text="A line every --reporting-interval."),
-    Option("timeout", "[Long: milliseconds]", "How long to wait for a record.", "10000"),
-    Option("num-records", "Long: count", "REQUIRED: how many records."),
+    Option("print-metrics", text="Print librdkafka's statistics at the end."),
+    Option("show-detailed-stats", text="Print a line every --reporting-interval milliseconds."),
+    Option("timeout", "[Long: milliseconds]", "Milliseconds to wait for a record.", "10000"),
+    Option("num-records", "Long: count", "REQUIRED: number of records."),
     Option("messages", "Long: count", "(DEPRECATED) The same as --num-records."),
-    Option("reporting-interval", "Long: interval_ms", "Between lines, in ms.", "5000"),
-    Option("date-format", "String: date format", "How times are printed.", "yyyy-MM-dd HH:mm:ss:SSS"),
-    Option("hide-header", text="No line with the columns' names."),
+    Option("reporting-interval", "Long: interval_ms", "Milliseconds between lines.", "5000"),
+    Option("date-format", "String: date format", "Format of printed times.", "yyyy-MM-dd HH:mm:ss:SSS"),
+    Option("hide-header", text="Do not print the column names."),
 ))  # fmt: skip
 _BATCH = 500
 """As Java's max.poll.records: whole batches are counted, so the last one may go over the count that was asked for."""

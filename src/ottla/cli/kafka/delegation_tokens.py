@@ -20,10 +20,10 @@ PARSER = OptionParser((
     Option("expire", text="Expire a token."),
     Option("describe", text="Describe tokens."),
     Option("owner-principal", "[String]", "The owner, as User:NAME."),
-    Option("renewer-principal", "[String]", "Who may renew it, as User:NAME."),
-    Option("max-life-time-period", "[Long]", "In milliseconds; -1 is the server's."),
-    Option("renew-time-period", "[Long]", "In milliseconds; -1 is the server's."),
-    Option("expiry-time-period", "[Long]", "In milliseconds; -1 is at once."),
+    Option("renewer-principal", "[String]", "Principal that may renew the token, as User:NAME."),
+    Option("max-life-time-period", "[Long]", "Lifetime in milliseconds; -1 is the server's maximum."),
+    Option("renew-time-period", "[Long]", "Period of the renewal in milliseconds; -1 is the server's default."),
+    Option("expiry-time-period", "[Long]", "Milliseconds until the token expires; -1 expires the token at once."),
     Option("hmac", "[String]", "The token's HMAC."),
 ))  # fmt: skip
 _HEAD = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")

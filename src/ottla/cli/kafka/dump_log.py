@@ -21,7 +21,7 @@ PARSER = OptionParser((
     Option("verify-index-only", text="Only check the index against the log."),
     Option("index-sanity-check", text="Only check that the index is sane."),
     Option("max-message-size", "Integer: size", "Accepted.", "5242880"),
-    Option("max-bytes", "Integer: size", "How much of a log to read.", "2147483647"),
+    Option("max-bytes", "Integer: size", "Most bytes of a log to read.", "2147483647"),
     Option("value-decoder-class", "[String]", "Accepted; values are shown as text.", "org.apache.kafka.tools.api.StringDecoder"),
     Option("key-decoder-class", "[String]", "Accepted; keys are shown as text.", "org.apache.kafka.tools.api.StringDecoder"),
     Option("offsets-decoder", text="Decode __consumer_offsets."),
@@ -29,7 +29,7 @@ PARSER = OptionParser((
     Option("cluster-metadata-decoder", text="Decode __cluster_metadata."),
     Option("remote-log-metadata-decoder", text="Accepted."),
     Option("share-group-state-decoder", text="Decode __share_group_state."),
-    Option("skip-record-metadata", text="Only keys and values."),
+    Option("skip-record-metadata", text="Print only keys and values."),
 ))  # fmt: skip
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ABOUT = (

@@ -14,7 +14,7 @@ from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Opt
 PARSER = OptionParser((
     Option("bootstrap-server", "String: bootstrap-server", "REQUIRED: brokers, as HOST:PORT,..."),
     Option("topic", "String: topic-name", "REQUIRED: the topic to use."),
-    Option("num-records", "Integer: count", "REQUIRED: how many records."),
+    Option("num-records", "Integer: count", "REQUIRED: number of records."),
     Option("producer-acks", "String: producer-acks", "REQUIRED: 1 or all."),
     Option("record-size", "Integer: bytes", "REQUIRED: bytes of each record."),
     Option("command-config", "[String: config-file]", "A file with the clients' properties."),

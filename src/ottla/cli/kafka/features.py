@@ -44,23 +44,25 @@ def _parser() -> ToolParser:
     where.add_argument("--bootstrap-controller", help="Controllers, as HOST:PORT,...")
     parser.add_argument("--command-config", help="A file with the client's properties.")
     commands = parser.commands()
-    describe = parser.command(commands, "describe", "The features of a cluster.")
-    describe.add_argument("--node-id", type=int, help="Ask this node.")
+    describe = parser.command(commands, "describe", "Show the features of a cluster.")
+    describe.add_argument("--node-id", type=int, help="Id of the node to ask.")
     for name in ("upgrade", "downgrade"):
         command = parser.command(commands, name, f"{name.capitalize()} features.")
-        command.add_argument("--metadata", help="DEPRECATED: the level of metadata.version.")
+        command.add_argument("--metadata", help="DEPRECATED: level of metadata.version.")
         command.add_argument("--feature", action="append", default=[], help="NAME=LEVEL; may be repeated.")
-        command.add_argument("--release-version", help="The levels of a release.")
+        command.add_argument("--release-version", help="Release whose feature levels to use.")
         command.add_argument("--dry-run", action="store_true", help="Only check.")
         if name == "downgrade":
-            command.add_argument("--unsafe", action="store_true", help="Even where metadata is lost.")
+            command.add_argument("--unsafe", action="store_true", help="Allow a change that loses metadata.")
     disable = parser.command(commands, "disable", "Disable features: the same as level 0.")
     disable.add_argument("--feature", action="append", default=[], help="NAME; may be repeated.")
-    disable.add_argument("--unsafe", action="store_true", help="Even where metadata is lost.")
+    disable.add_argument("--unsafe", action="store_true", help="Allow a change that loses metadata.")
     disable.add_argument("--dry-run", action="store_true", help="Only check.")
-    mapping = parser.command(commands, "version-mapping", "The features of a release.")
+    mapping = parser.command(commands, "version-mapping", "Show the feature levels of a release.")
     mapping.add_argument("--release-version", help="The release, such as 4.3.")
-    needed = parser.command(commands, "feature-dependencies", "What a feature's level needs.")
+    needed = parser.command(
+        commands, "feature-dependencies", "Show the levels of other features that a feature level requires."
+    )
     needed.add_argument("--feature", action="append", required=True, help="NAME=LEVEL; may be repeated.")
     return parser
 

@@ -19,11 +19,11 @@ PARSER = OptionParser((
     COMMAND_CONFIG,
     Option("topic-partitions", "String: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3",
            "Patterns of topics with partitions or ranges of them."),
-    Option("topic", "String: topic", "The topic; a regular expression too."),
+    Option("topic", "String: topic", "Topic, or a regular expression of topics."),
     Option("partitions", "String: partition ids", "Partitions, as 0,1,..."),
     Option("time", "String: <timestamp> / -1 or latest / -2 or earliest / -3 or max-timestamp / -4 or earliest-local / "
            "-5 or latest-tiered / -6 or earliest-pending-upload", "Which offset.", "latest"),
-    Option("exclude-internal-topics", text="Leave internal topics out."),
+    Option("exclude-internal-topics", text="Exclude internal topics."),
 ))  # fmt: skip
 _TIMES = {
     "latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5,

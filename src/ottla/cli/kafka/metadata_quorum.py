@@ -52,16 +52,16 @@ def _parser() -> ToolParser:
         "--command-config", help="A file with the client's properties; for add-controller the node's own."
     )
     commands = parser.commands()
-    describe = parser.command(commands, "describe", "The quorum's state.")
-    describe.add_argument("--status", action="store_true", help="The state of the quorum.")
-    describe.add_argument("--replication", action="store_true", help="How far each replica is.")
-    describe.add_argument("--human-readable", action="store_true", help="Times as how long ago.")
+    describe = parser.command(commands, "describe", "Describe the quorum.")
+    describe.add_argument("--status", action="store_true", help="Show the state of the quorum.")
+    describe.add_argument("--replication", action="store_true", help="Show how far each replica has replicated.")
+    describe.add_argument("--human-readable", action="store_true", help="Print times as milliseconds ago.")
     add = parser.command(commands, "add-controller", "Add this controller to the voters.")
-    add.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
+    add.add_argument("--dry-run", action="store_true", help="Only print the change.")
     remove = parser.command(commands, "remove-controller", "Remove a controller from the voters.")
     remove.add_argument("--controller-id", "-i", type=java_integer(), required=True, help="Its id.")
-    remove.add_argument("--controller-directory-id", "-d", required=True, help="Its directory's id.")
-    remove.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
+    remove.add_argument("--controller-directory-id", "-d", required=True, help="Directory id of the controller.")
+    remove.add_argument("--dry-run", action="store_true", help="Only print the change.")
     return parser
 
 

@@ -63,7 +63,7 @@ class Option(NamedTuple):
 
 
 HELP = Option("help", text="Show this help.")
-VERSION = Option("version", text="Show Kafka's version that these tools follow.")
+VERSION = Option("version", text="Show the Kafka version that these tools implement.")
 
 
 class Options:

@@ -39,13 +39,16 @@ def _parser() -> ToolParser:
     parser = ToolParser("kafka-producer-perf-test", "This tool is used to verify the producer performance.")
     number = java_integer(64)
     parser.add_argument("--bootstrap-server", metavar="BOOTSTRAP-SERVER", help="Brokers, as HOST:PORT,...")
-    parser.add_argument("--topic", required=True, help="The topic to write to.")
-    parser.add_argument("--num-records", required=True, type=number, metavar="NUM-RECORDS", help="How many records.")
+    parser.add_argument("--topic", required=True, help="Topic to write to.")
+    parser.add_argument("--num-records", required=True, type=number, metavar="NUM-RECORDS", help="Number of records.")
     parser.add_argument(
-        "--payload-delimiter", default="\\n", metavar="PAYLOAD-DELIMITER", help="Between payloads of a file."
+        "--payload-delimiter",
+        default="\\n",
+        metavar="PAYLOAD-DELIMITER",
+        help="Delimiter between payloads in the payload file.",
     )
     parser.add_argument(
-        "--throughput", required=True, type=java_double, help="Records a second at most; -1 is no limit."
+        "--throughput", required=True, type=java_double, help="Most records a second; -1 sets no limit."
     )
     for name in ("--producer-props", "--command-property"):
         parser.add_argument(
@@ -53,21 +56,24 @@ def _parser() -> ToolParser:
         )
     for name in ("--producer.config", "--command-config"):
         parser.add_argument(name, metavar="CONFIG-FILE", help="A file with the producer's properties.")
-    parser.add_argument("--print-metrics", action="store_true", help="librdkafka's statistics at the end.")
+    parser.add_argument("--print-metrics", action="store_true", help="Print librdkafka's statistics at the end.")
     parser.add_argument("--transactional-id", metavar="TRANSACTIONAL-ID", help="Write in transactions.")
     parser.add_argument(
-        "--transaction-duration-ms", type=number, metavar="TRANSACTION-DURATION", help="How long each is."
+        "--transaction-duration-ms",
+        type=number,
+        metavar="TRANSACTION-DURATION",
+        help="Milliseconds of each transaction.",
     )
     parser.add_argument(
-        "--warmup-records", type=number, metavar="WARMUP-RECORDS", help="Left out of the second summary."
+        "--warmup-records", type=number, metavar="WARMUP-RECORDS", help="Records to exclude from the second summary."
     )
     parser.add_argument(
-        "--reporting-interval", type=number, default=5000, metavar="INTERVAL-MS", help="Between reports."
+        "--reporting-interval", type=number, default=5000, metavar="INTERVAL-MS", help="Milliseconds between reports."
     )
     payload = parser.add_mutually_exclusive_group(required=True)
     payload.add_argument("--record-size", type=java_integer(), metavar="RECORD-SIZE", help="Bytes of each record.")
     payload.add_argument("--payload-file", metavar="PAYLOAD-FILE", help="A file with payloads.")
-    payload.add_argument("--payload-monotonic", action="store_true", help="0, 1, 2, ...")
+    payload.add_argument("--payload-monotonic", action="store_true", help="Payloads 0, 1, 2, ...")
     return parser
 
 

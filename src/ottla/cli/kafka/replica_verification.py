@@ -26,11 +26,11 @@ PARSER = OptionParser((
     Option("bootstrap-server,broker-list", "String: hostname:port,...,hostname:port", "REQUIRED: brokers, as HOST:PORT,..."),
     Option("command-config", "String: config file", "A file with the client's properties."),
     Option("fetch-size", "Integer: bytes", "Bytes of one fetch.", "1048576"),
-    Option("max-wait-ms", "Integer: ms", "How long a fetch may wait.", "1000"),
-    Option("topics-include", "String: Java regex (String)", "Which topics.", ".*"),
-    Option("time", "Long: timestamp/-1(latest)/-2(earliest)", "Where to begin.", "-1"),
-    Option("report-interval-ms", "Long: ms", "Between reports.", "30000"),
-    Option("rounds", "Integer: count", "End after so many rounds; 0 goes on until Ctrl-C.", "0"),
+    Option("max-wait-ms", "Integer: ms", "Milliseconds that a fetch may wait.", "1000"),
+    Option("topics-include", "String: Java regex (String)", "Regular expression of topics to check.", ".*"),
+    Option("time", "Long: timestamp/-1(latest)/-2(earliest)", "Timestamp to start at; -1 is the end, -2 the beginning.", "-1"),
+    Option("report-interval-ms", "Long: ms", "Milliseconds between reports.", "30000"),
+    Option("rounds", "Integer: count", "Stop after this number of rounds; 0 runs until Ctrl-C.", "0"),
 ))  # fmt: skip
 _DEBUGGER = -2
 """A replica id that reads everything and changes nothing (Kafka's DEBUGGING_CONSUMER_ID)."""

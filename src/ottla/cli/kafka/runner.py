@@ -24,7 +24,7 @@ _GOES_ON = frozenset({
 def run(program: str, arguments: list[str]) -> int:
     name = tool_name(program)
     if name not in TOOLS:
-        print(f"There is no tool {program!r}; there are: {', '.join(sorted(TOOLS))}", file=sys.stderr)
+        print(f"There is no tool {program!r}; tools are {', '.join(sorted(TOOLS))}", file=sys.stderr)
         return 1
     module = importlib.import_module(f"ottla.cli.kafka.{TOOLS[name]}")
     try:

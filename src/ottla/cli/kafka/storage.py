@@ -13,12 +13,14 @@ from ottla.cli.kafka.release_features import STORAGE_WORDS, ReleaseError, depend
 def main(arguments: list[str]) -> int:
     parser = ToolParser("kafka-storage", "The Kafka storage tool.", help_code=0)
     commands = parser.commands()
-    info = parser.command(commands, "info", "What the log directories of this node are.")
-    info.add_argument("-c", "--config", required=True, help="The server.properties.")
+    info = parser.command(commands, "info", "Show the state of this node's log directories.")
+    info.add_argument("-c", "--config", required=True, help="Path of the server.properties file.")
     _format_arguments(parser.command(commands, "format", "Format the log directories of this node."))
-    mapping = parser.command(commands, "version-mapping", "The features of a release.")
-    mapping.add_argument("-r", "--release-version", help="The release, such as 4.3; the newest without it.")
-    dependencies = parser.command(commands, "feature-dependencies", "What a feature's level needs.")
+    mapping = parser.command(commands, "version-mapping", "Show the feature levels of a release.")
+    mapping.add_argument("-r", "--release-version", help="Release, such as 4.3 (default: the newest).")
+    dependencies = parser.command(
+        commands, "feature-dependencies", "Show the levels of other features that a feature level requires."
+    )
     dependencies.add_argument("-f", "--feature", action="append", required=True, help="NAME=LEVEL; may be repeated.")
     parser.command(commands, "random-uuid", "Print a new id.")
     try:
@@ -32,15 +34,19 @@ def main(arguments: list[str]) -> int:
 
 
 def _format_arguments(parser: ToolParser) -> None:
-    parser.add_argument("-c", "--config", required=True, help="The server.properties.")
+    parser.add_argument("-c", "--config", required=True, help="Path of the server.properties file.")
     parser.add_argument("-t", "--cluster-id", required=True, help="The cluster's id.")
-    parser.add_argument("-S", "--add-scram", action="append", help="A SCRAM credential to begin with.")
-    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="Leave formatted directories alone.")
-    parser.add_argument("-r", "--release-version", help="The release to begin with.")
+    parser.add_argument("-S", "--add-scram", action="append", help="SCRAM credential to create.")
+    parser.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="Skip directories that are already formatted."
+    )
+    parser.add_argument("-r", "--release-version", help="Release whose feature levels the cluster starts with.")
     parser.add_argument("-f", "--feature", action="append", help="NAME=LEVEL; may be repeated.")
     quorum = parser.add_mutually_exclusive_group()
-    quorum.add_argument("-s", "--standalone", action="store_true", help="The first controller of a new quorum.")
-    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="It joins an existing quorum.")
+    quorum.add_argument("-s", "--standalone", action="store_true", help="Format the first controller of a new quorum.")
+    quorum.add_argument(
+        "-N", "--no-initial-controllers", action="store_true", help="Format a node that joins an existing quorum."
+    )
     quorum.add_argument("-I", "--initial-controllers", help="ID@HOST:PORT:DIRECTORY_ID,... of a new quorum.")
 
 

@@ -54,22 +54,32 @@ def _properties(path: str | None) -> dict[str, str]:
 def _parser() -> ToolParser:
     parser = ToolParser(_NAME, "This tool is used to analyze the transactional state of producers in the cluster.")
     parser.add_argument("-v", "--version", action=PrintVersion)
-    parser.add_argument("--command-config", metavar="FILE", help="The client's properties.")
+    parser.add_argument("--command-config", metavar="FILE", help="File with the client's properties.")
     parser.add_argument("--bootstrap-server", metavar="host:port", required=True, help="Brokers, as HOST:PORT,...")
     commands = parser.commands("COMMAND")
     listed = parser.command(commands, "list", "List transactions.")
-    listed.add_argument("--duration-filter", type=java_integer(64), default=-1, help="Only longer than this, in ms.")
-    listed.add_argument("--transactional-id-pattern", help="Only ids that match.")
-    describe = parser.command(commands, "describe", "The state of one transactional id.")
+    listed.add_argument(
+        "--duration-filter",
+        type=java_integer(64),
+        default=-1,
+        help="List only transactions that are open for more than this number of milliseconds.",
+    )
+    listed.add_argument("--transactional-id-pattern", help="List only transactional ids that match this pattern.")
+    describe = parser.command(commands, "describe", "Show the state of one transactional id.")
     describe.add_argument("--transactional-id", required=True, help="The id.")
-    producers = parser.command(commands, "describe-producers", "The producers of a partition.")
+    producers = parser.command(commands, "describe-producers", "Show the producers of a partition.")
     producers.add_argument("--broker-id", type=java_integer(), help="Ask this replica instead of the leader.")
     abort = parser.command(commands, "abort", "Abort a hanging transaction.")
     hanging = parser.command(commands, "find-hanging", "Find hanging transactions.")
-    hanging.add_argument("--broker-id", type=java_integer(), help="Of the partitions of this broker.")
-    hanging.add_argument("--max-transaction-timeout", type=java_integer(), default=15, help="In minutes.")
-    hanging.add_argument("--topic", help="Of this topic.")
-    hanging.add_argument("--partition", type=java_integer(), help="Of this partition.")
+    hanging.add_argument("--broker-id", type=java_integer(), help="Search the partitions of this broker.")
+    hanging.add_argument(
+        "--max-transaction-timeout",
+        type=java_integer(),
+        default=15,
+        help="Largest transaction.max.timeout.ms of the cluster, in minutes.",
+    )
+    hanging.add_argument("--topic", help="Search this topic.")
+    hanging.add_argument("--partition", type=java_integer(), help="Search this partition.")
     for command in (producers, abort):
         command.add_argument("--topic", required=True, help="The topic.")
         command.add_argument("--partition", type=java_integer(), required=True, help="The partition.")

@@ -15,7 +15,7 @@ from ottla.cli.kafka.verifiable_producer import config_of, tell
 
 def main(arguments: list[str]) -> int:
     parser = ToolParser(
-        "verifiable-consumer", "This tool consumes messages from specified topics and tells of each step in JSON."
+        "verifiable-consumer", "This tool consumes messages from specified topics and prints each step as JSON."
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap-server", metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
@@ -24,12 +24,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--group-remote-assignor", help="The server's assignor.")
     parser.add_argument("--group-id", required=True, metavar="GROUP_ID", help="The group.")
     parser.add_argument("--group-instance-id", metavar="GROUP_INSTANCE_ID", help="A static member's name.")
-    parser.add_argument("--max-messages", type=java_integer(), default=-1, help="How many; -1 is no limit.")
+    parser.add_argument("--max-messages", type=java_integer(), default=-1, help="Number of records; -1 sets no limit.")
     parser.add_argument("--session-timeout", type=java_integer(), default=30000, help="In ms.")
-    parser.add_argument("--verbose", action="store_true", help="Tell of every record.")
-    parser.add_argument("--enable-autocommit", action="store_true", help="Let the client commit.")
+    parser.add_argument("--verbose", action="store_true", help="Print every record.")
+    parser.add_argument("--enable-autocommit", action="store_true", help="Commit offsets automatically.")
     parser.add_argument("--reset-policy", default="earliest", help="earliest, latest or none.")
-    parser.add_argument("--assignment-strategy", default="", help="Java's class of the assignor.")
+    parser.add_argument("--assignment-strategy", default="", help="Java class of the assignor.")
     for name in ("--consumer.config", "--command-config"):
         parser.add_argument(name, metavar="CONFIG_FILE", help="A file with the consumer's properties.")
     try:

@@ -15,16 +15,23 @@ from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit
 
 
 def main(arguments: list[str]) -> int:
-    parser = ToolParser("verifiable-producer", "This tool produces increasing integers and tells of each in JSON.")
-    parser.add_argument("--topic", required=True, help="The topic to write to.")
-    parser.add_argument("--max-messages", type=java_integer(), default=-1, help="How many; -1 is no limit.")
-    parser.add_argument("--throughput", type=java_integer(), default=-1, help="Records a second at most.")
+    parser = ToolParser(
+        "verifiable-producer", "This tool produces increasing integers and prints each acknowledgement as JSON."
+    )
+    parser.add_argument("--topic", required=True, help="Topic to write to.")
+    parser.add_argument("--max-messages", type=java_integer(), default=-1, help="Number of records; -1 sets no limit.")
+    parser.add_argument("--throughput", type=java_integer(), default=-1, help="Most records a second.")
     parser.add_argument("--acks", type=java_integer(), default=-1, help="acks of the producer.")
     for name in ("--producer.config", "--command-config"):
         parser.add_argument(name, metavar="CONFIG-FILE", help="A file with the producer's properties.")
-    parser.add_argument("--message-create-time", type=java_integer(64), default=-1, help="The first record's time.")
-    parser.add_argument("--value-prefix", type=java_integer(), help="Before each value, with a dot.")
-    parser.add_argument("--repeating-keys", type=java_integer(), help="Keys 0 to this.")
+    parser.add_argument(
+        "--message-create-time",
+        type=java_integer(64),
+        default=-1,
+        help="Timestamp of the first record, in milliseconds.",
+    )
+    parser.add_argument("--value-prefix", type=java_integer(), help="Prefix of each value, followed by a dot.")
+    parser.add_argument("--repeating-keys", type=java_integer(), help="Largest key; keys count up from 0 and repeat.")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap-server", metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
     try:

@@ -7,7 +7,7 @@ import click
 access_rules_option = click.option(
     "--access-rules",
     type=click.Path(exists=True, dir_okay=False),
-    help="TOML: OpenID login, roles by topic, masks.",
+    help="TOML: OpenID login, roles per topic, masks.",
 )
 
 

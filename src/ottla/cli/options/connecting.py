@@ -71,8 +71,15 @@ def located(command: Command) -> Command:
 def connected(command: Command) -> Command:
     """Adds what `located` adds, --registry and -o; the command is called with `target` first."""
 
-    @click.option("--registry", metavar="URL", help="The schema registry.  [env: OTTLA_REGISTRY]")
-    @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="How to print.")
+    @click.option("--registry", metavar="URL", help="URL of the schema registry.  [env: OTTLA_REGISTRY]")
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help="Format of the output.",
+    )
     @functools.wraps(command)
     def wrapped(where: Profile, /, registry: str | None, output: str, **arguments: Any) -> Any:
         with one_line_errors(where, _what(arguments)):
@@ -91,9 +98,14 @@ def _what(arguments: dict[str, Any]) -> str:
 
 def _where(command: Command) -> Command:
     for option in (
-        click.option("--command-config", metavar="FILE", help="A file with client properties."),
+        click.option("--command-config", metavar="FILE", help="Properties file with Kafka client settings."),
         click.option(
-            "-X", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A client property; repeatable."
+            "-X",
+            "--property",
+            "properties",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Kafka client property; may be repeated.",
         ),
         click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]"),
         click.option(

@@ -62,7 +62,7 @@ def load_profiles() -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (ValueError, TypeError, AttributeError) as reason:
-        raise ValueError(f"{path} is not a file of profiles: {reason}") from reason
+        raise ValueError(f"{path} is not a valid file of profiles: {reason}") from reason
 
 
 def resolve(
@@ -73,7 +73,7 @@ def resolve(
     name = profile or os.environ.get("OTTLA_PROFILE") or profiles.current
     if name and name not in profiles.named:
         profile_names = ", ".join(sorted(profiles.named)) or "none"
-        raise ValueError(f"there is no profile {name!r}; there are: {profile_names}")
+        raise ValueError(f"there is no profile {name!r}; profiles are {profile_names}")
     base = profiles.named.get(name, Profile())
     resolved_profile = Profile(
         bootstrap or os.environ.get("OTTLA_BOOTSTRAP_SERVERS") or base.bootstrap,

@@ -31,7 +31,9 @@ def wait_for_listener(bootstrap: str, seconds: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + seconds
     while refused := refusals(bootstrap):
         if time.monotonic() + _PAUSE_S >= deadline:
-            raise ConnectionFailed(f"{'; '.join(refused)} (is the log up? `ottla doctor` looks at the way to it)")
+            raise ConnectionFailed(
+                f"{'; '.join(refused)}: start the log, or run `ottla doctor` to check the connection"
+            )
         time.sleep(_PAUSE_S)
 
 

@@ -44,5 +44,7 @@ def _settings_file(context: click.Context, _: click.Parameter, path: str | None)
         elif option is not None and option not in _GROUPS.values():
             defaults[option] = value
         else:
-            raise click.BadParameter(f"{path}: {name!r} is no setting; there are {', '.join(sorted(option_names))}")
+            raise click.BadParameter(
+                f"{path}: {name!r} is not a setting; settings are {', '.join(sorted(option_names))}"
+            )
     context.default_map = {**(context.default_map or {}), **defaults}

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
 _OPTIONS = (
-    click.option("--users", "users_file", type=_FILE, help="Who may log in: NAME:ROLE:HASH a line."),
-    click.option("--jwks-url", help="Take bearer tokens signed by a key of this set."),
-    click.option("--token-issuer", help="The issuer that tokens must name."),
-    click.option("--token-audience", multiple=True, help="An audience that tokens must name."),
-    click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain."),
-    click.option("--tls-key", help="The PEM key, where it has a file of its own."),
+    click.option("--users", "users_file", type=_FILE, help="Users who may log in, as NAME:ROLE:HASH lines."),
+    click.option("--jwks-url", help="Key set (JWKS) that signs bearer tokens."),
+    click.option("--token-issuer", help="Issuer that bearer tokens must name."),
+    click.option("--token-audience", multiple=True, help="Audience that bearer tokens must name."),
+    click.option("--tls-certificate", help="PEM certificate chain for HTTPS."),
+    click.option("--tls-key", help="PEM key (default: in the certificate file)."),
     click.option(
         "--audit",
         multiple=True,
         metavar="DESTINATION",
-        help="Record changes: topic[:NAME], file:PATH, syslog+tcp://HOST:PORT, ...",
+        help="Audit log: topic[:NAME], file:PATH, syslog+tcp://HOST:PORT, ...",
     ),
-    click.option("--tls-client-ca", type=_FILE, help="Clients must show a certificate of this CA."),
+    click.option("--tls-client-ca", type=_FILE, help="CA that must have signed client certificates."),
 )
 
 
@@ -47,7 +47,7 @@ def web_access(options: Mapping[str, Any], realm: str) -> WebAccess:
 
 
 def allow_open_option(command: _Command) -> _Command:
-    text = "Serve more than loopback without a login."
+    text = "Serve other machines without a login."
     return click.option(FLAG, "allow_open", is_flag=True, envvar=ENVIRONMENT, help=text)(command)
 
 

@@ -72,7 +72,7 @@ _ALLOWED = (
 def _check(tree: ast.expr) -> None:
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):
-            raise BadFilter(f"a filter has no {type(node).__name__}")
+            raise BadFilter(f"a filter does not support {type(node).__name__}")
         if isinstance(node, ast.Call) and (
             not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords
         ):
@@ -83,7 +83,7 @@ def _check(tree: ast.expr) -> None:
             and node.id not in _FUNCTIONS
             and node.id not in {"null", "true", "false"}
         ):
-            raise BadFilter(f"a filter does not know {node.id!r}; it knows {', '.join(NAMES)}")
+            raise BadFilter(f"a filter has no name {node.id!r}; names are {', '.join(NAMES)}")
 
 
 def _value(node: ast.expr, record: Mapping[str, Any]) -> Any:
@@ -112,7 +112,7 @@ def _value(node: ast.expr, record: Mapping[str, Any]) -> Any:
         return [_value(part, record) for part in node.elts]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _FUNCTIONS[node.func.id](*(_value(part, record) for part in node.args))
-    raise BadFilter(f"a filter has no {type(node).__name__}")
+    raise BadFilter(f"a filter does not support {type(node).__name__}")
 
 
 def _number(value: Any) -> bool:

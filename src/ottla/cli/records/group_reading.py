@@ -122,7 +122,7 @@ class GroupReading:
             return not self._unread
         if time.monotonic() - idle_since < _NO_PARTITION_S:
             return False
-        click.echo(f"group {self._group} has no partition of {self._topic} left for this member", err=True)
+        click.echo(f"group {self._group} has assigned no partition of {self._topic} to this member", err=True)
         return True
 
     def _poll(self) -> list[Any]:

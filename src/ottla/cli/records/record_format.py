@@ -17,7 +17,7 @@ def compile_format(text: str) -> Callable[[Any, str, str], str]:
     for letter in pieces[1::2]:
         if not letter or letter not in LETTERS:
             letters = " ".join(f"%{letter}" for letter in LETTERS)
-            raise ValueError(f"format {text!r}: %{letter} means nothing; there are {letters}")
+            raise ValueError(f"format {text!r}: %{letter} is not a format; formats are {letters}")
 
     def write(message: Any, key: str, value: str) -> str:
         return "".join(_part(piece, message, key, value) if index % 2 else piece for index, piece in enumerate(pieces))

@@ -37,7 +37,7 @@ def parse_when(text: str, now_ms: int | None = None) -> When:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(
-            f"{text!r} is no place to start: use beginning, end, stored, an offset, -10m (also s, h, d, w), "
+            f"{text!r} is not a start position: use beginning, end, stored, an offset, -10m (also s, h, d, w), "
             "a date (2026-01-01) or a time (2026-01-01T12:30:00Z)"
         ) from None
     return When(timestamp_ms=int(moment.astimezone().timestamp() * 1000))

@@ -17,7 +17,7 @@ KINDS = ["topic", "group", "cluster", "transactional-id", "delegation-token", "u
 
 @click.group()
 def acl() -> None:
-    r"""Access: list, allow, deny, remove.
+    r"""List, add and remove access rules (ACLs).
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def acl() -> None:
 @acl.command("list")
 @connected
 def list_(target: Target) -> None:
-    """Every rule."""
+    """List every access rule."""
     from ottla.cli.terminal.output import show
     from ottla.client.acls import describe_acls
 
@@ -62,7 +62,7 @@ def _change(
     from ottla.model.acls import Operation, Permission
 
     if ":" not in principal:
-        raise click.ClickException(f"{principal!r} is no principal: write User:{principal}")
+        raise click.ClickException(f"{principal!r} is not a principal: write User:{principal}")
     entries = []
     for word in operations or ("any" if verb == "remove" else "all",):
         operation_name = word.replace("-", "_").upper()
@@ -70,7 +70,7 @@ def _change(
             operation_names = ", ".join(
                 operation.name.lower() for operation in Operation if operation.name not in {"UNKNOWN", "ANY"}
             )
-            raise click.ClickException(f"{word!r} is no operation; there are: {operation_names}")
+            raise click.ClickException(f"{word!r} is not an operation; operations are {operation_names}")
         permission = {"deny": Permission.DENY, "allow": Permission.ALLOW}.get(verb, Permission.ANY)
         entries.append(Entry(principal, host, Operation[operation_name], permission))
     with target.cluster() as cluster:
@@ -97,8 +97,8 @@ def _verb(verb: str, about: str) -> click.Command:
     @click.argument("kind", type=click.Choice(KINDS))
     @click.argument("name")
     @click.argument("operations", nargs=-1)
-    @click.option("--host", default="*", show_default=True, help="From this address only.")
-    @click.option("--prefixed", is_flag=True, help="All names that begin with NAME.")
+    @click.option("--host", default="*", show_default=True, help="The address that the client connects from; * is any.")
+    @click.option("--prefixed", is_flag=True, help="Cover every resource whose name begins with NAME.")
     @connected
     def run(
         target: Target,
@@ -114,6 +114,12 @@ def _verb(verb: str, about: str) -> click.Command:
     return click.command(verb, help=about)(run)
 
 
-acl.add_command(_verb("allow", "Allow operations (all without any)."))
-acl.add_command(_verb("deny", "Deny operations, which wins over allow."))
-acl.add_command(_verb("remove", "Remove rules, allowing or denying: of these operations, or all of them."))
+acl.add_command(_verb("allow", "Allow a principal the OPERATIONS on a resource; without OPERATIONS, all of them."))
+acl.add_command(_verb("deny", "Deny a principal the OPERATIONS on a resource; a deny rule outranks an allow rule."))
+acl.add_command(
+    _verb(
+        "remove",
+        "Remove allow and deny rules of the OPERATIONS; without OPERATIONS, "
+        "every rule of the principal on the resource.",
+    )
+)

@@ -37,12 +37,15 @@ def audit() -> None:
 
 @audit.command()
 @click.option("--to", "destinations", multiple=True, required=True, metavar="DESTINATION",
-              help="file:PATH, syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT, syslog+unix:PATH or topic:NAME; repeatable.")  # fmt: skip
-@click.option("--topic", default=_TOPIC, show_default=True, help="The topic that holds the audit log.")
+              help="file:PATH, syslog+(udp|tcp)://HOST:PORT, syslog+unix:PATH or topic:NAME; may be repeated.")  # fmt: skip
+@click.option("--topic", default=_TOPIC, show_default=True, help="Topic that holds the audit log.")
 @click.option(
-    "--group", default="ottla-audit-export", show_default=True, help="The group whose offsets say how far it is."
+    "--group",
+    default="ottla-audit-export",
+    show_default=True,
+    help="Consumer group that stores the position of the export.",
 )
-@click.option("--once", is_flag=True, help="End at the end of the topic.")
+@click.option("--once", is_flag=True, help="Stop at the end of the topic instead of waiting for events.")
 @connected
 def export(target: Target, destinations: tuple[str, ...], topic: str, group: str, once: bool) -> None:  # noqa: FBT001 - click passes flags so
     r"""Write the audit log to DESTINATIONs, until Ctrl-C. The next export continues after the last event.
@@ -60,7 +63,7 @@ def export(target: Target, destinations: tuple[str, ...], topic: str, group: str
     from ottla.client.audit.sinks import open_sink
 
     if f"topic:{topic}" in destinations or ("topic" in destinations and topic == _TOPIC):
-        raise click.UsageError(f"--to topic:{topic} is where the events come from")
+        raise click.UsageError(f"--to topic:{topic} is the topic that this command reads: name a different topic")
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
@@ -124,7 +127,7 @@ def _written(sinks: Sequence[AuditSink], events: list[Event], stopping: threadin
                 break
             except OSError as error:
                 if not reported:
-                    click.echo(f"ottla: {sink.name} does not take events, and is tried again: {error}", err=True)
+                    click.echo(f"ottla: {sink.name} does not accept events; retrying: {error}", err=True)
                     reported = True
             if stopping.wait(_PAUSE_S):
                 return False

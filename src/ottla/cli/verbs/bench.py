@@ -20,21 +20,30 @@ if TYPE_CHECKING:
     type=click.IntRange(100, 50_000_000),
     default=100_000,
     show_default=True,
-    help="How many records.",
+    help="Number of records to write and read.",
 )
-@click.option("-s", "--size", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Bytes of each.")
-@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option(
+    "-s", "--size", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Bytes of each record."
+)
+@click.option(
+    "--acks",
+    type=click.Choice(["0", "1", "all"]),
+    default="all",
+    show_default=True,
+    help="Acknowledgements that the producer waits for.",
+)
 @click.option(
     "-z",
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
+    help="Compression of batches.",
 )
-@click.option("--topic", help="Use this topic instead of a new one that is deleted afterwards.")
+@click.option("--topic", help="Topic to use; without it, a new topic that is deleted afterwards.")
 @connected
 def bench(target: Target, records: int, size: int, acks: str, compression: str, topic: str | None) -> None:
-    r"""Measure a cluster from here.
+    r"""Measure the throughput and latency of a cluster from this machine.
 
     \b
     Examples:

@@ -23,8 +23,17 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.reassignments import ClusterView
 
-_output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-_at_once = click.option("--at-once", default=20, show_default=True, help="Partitions that move at the same time.")
+_output = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
+_at_once = click.option(
+    "--at-once", default=20, show_default=True, help="Number of partitions that move at the same time."
+)
 
 
 @click.group()
@@ -43,7 +52,7 @@ def cluster() -> None:
 @located
 @_output
 def status(where: Profile, output: str) -> None:
-    """Nodes, how replicas and leaders are spread, and what is not well."""
+    """Show the nodes, the spread of replicas and leaders, and partitions with problems."""
 
     def show(connected: Cluster) -> None:
         from ottla.cli.cluster.tables import status_report, status_table
@@ -58,7 +67,7 @@ def status(where: Profile, output: str) -> None:
 @located
 @_output
 def quorum(where: Profile, output: str) -> None:
-    """The controllers: who leads, how far the others are."""
+    """Show the controllers: the leader, and how far the others have replicated."""
 
     def show(connected: Cluster) -> None:
         from ottla.cli.cluster.tables import quorum_report, quorum_table
@@ -74,7 +83,10 @@ def quorum(where: Profile, output: str) -> None:
 @_at_once
 @click.argument("node", type=int)
 def drain(where: Profile, at_once: int, node: int) -> None:
-    """Move everything off NODE while clients go on. Call it again to go on after an interruption."""
+    """Move all replicas off NODE while clients keep working.
+
+    After an interruption, call the command again to continue.
+    """
 
     def run(connected: Cluster) -> None:
         from ottla.client.balancing import plan_drain
@@ -115,10 +127,18 @@ def balance(where: Profile, at_once: int) -> None:
 @located
 @_at_once
 @click.argument("target", required=False)
-@click.option("--replicas", help="Node ids, the preferred leader first: 1,2,3.")
-@click.option("--factor", type=click.IntRange(1, 100), help="A new replication factor; the nodes are chosen.")
-@click.option("--file", type=click.Path(path_type=Path, exists=True), help="A plan in kafka-reassign-partitions' JSON.")
-@click.option("--cancel", is_flag=True, help="Stop what is under way and go back, of TARGET or of all.")
+@click.option("--replicas", help="Node ids of the new replicas, the preferred leader first: 1,2,3.")
+@click.option("--factor", type=click.IntRange(1, 100), help="New replication factor; this command chooses the nodes.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True),
+    help="File with a plan in the JSON of kafka-reassign-partitions.",
+)
+@click.option(
+    "--cancel",
+    is_flag=True,
+    help="Cancel running reassignments of TARGET, or of all topics, and restore the old replicas.",
+)
 def reassign(
     where: Profile,
     at_once: int,
@@ -139,7 +159,7 @@ def reassign(
     """
     chosen = [option for option in (replicas, factor, file, cancel or None) if option is not None]
     if len(chosen) != 1:
-        raise click.UsageError("say one of --replicas, --factor, --file or --cancel")
+        raise click.UsageError("give one of --replicas, --factor, --file or --cancel")
     refuse_together("TARGET", target, "--file", file, "the plan names its partitions")
 
     def run(connected: Cluster) -> None:

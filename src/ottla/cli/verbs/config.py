@@ -16,7 +16,7 @@ KINDS = ["topic", "broker", "group", "client-metrics"]
 
 @click.group()
 def config() -> None:
-    r"""Settings: look and change.
+    r"""Show and change settings of topics, brokers, groups and client metrics.
 
     \b
     Examples:
@@ -29,10 +29,10 @@ def config() -> None:
 @config.command("show")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
-@click.option("--all", "everything", is_flag=True, help="Also what was not changed.")
+@click.option("--all", "everything", is_flag=True, help="Show settings that have their default too.")
 @connected
 def show_(target: Target, kind: str, name: str, everything: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """What a topic, broker, group or client-metrics resource is set to."""
+    """Show the settings of a topic, broker, group or client-metrics resource."""
     from ottla.cli.terminal.output import show
     from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
 
@@ -70,7 +70,7 @@ def set_(target: Target, kind: str, name: str, settings: tuple[str, ...]) -> Non
 @click.argument("settings", nargs=-1, required=True, metavar="NAME...")
 @connected
 def unset(target: Target, kind: str, name: str, settings: tuple[str, ...]) -> None:
-    """Take settings away, so that the default holds."""
+    """Remove settings, so that their defaults apply."""
     from ottla.client.configs import DELETE
 
     _alter(target, kind, name, [(key, DELETE, "") for key in settings])

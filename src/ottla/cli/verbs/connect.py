@@ -15,7 +15,7 @@ from ottla.cli.options.settings_file import settings_option
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def connect() -> None:
-    r"""Connectors: data in from files and databases, out to tables, each record exactly once.
+    r"""Run connectors that copy files and databases into topics, and topics into tables, each record exactly once.
 
     \b
     Examples:
@@ -31,24 +31,29 @@ def connect() -> None:
     envvar="OTTLA_BOOTSTRAP_SERVERS",
     default="127.0.0.1:9092",
     show_default=True,
-    help="The cluster's brokers.",
+    help="Brokers, as HOST:PORT,...",
 )
 @click.option(
     "--property",
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A client setting, such as security.protocol=SSL.",
+    help="Kafka client property, such as security.protocol=SSL; may be repeated.",
 )
 @settings_option("bootstrap-servers: ..., property.sasl.password: ...")
-@click.option("--once", is_flag=True, help="End when nothing is left to move.")
-@click.option("--state", metavar="DIR", help="Where it says how it does, for the console; as with `ottla pipeline`.")
+@click.option("--once", is_flag=True, help="Stop when no record is left to copy.")
+@click.option(
+    "--state",
+    metavar="DIR",
+    help="Directory for status files, which the console reads (default: $OTTLA_STATE or "
+    "~/.local/state/ottla/pipelines).",
+)
 def run(
     *, files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, ...], once: bool, state: str | None
 ) -> None:
     r"""Run the connectors of the configuration FILES (YAML or JSON) here, until Ctrl-C.
 
-    One that fails is started again after a pause, five times; the others go on.
+    A connector that fails is restarted after a pause, at most five times; the other connectors keep running.
 
     \b
     Example:

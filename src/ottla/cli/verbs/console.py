@@ -19,25 +19,29 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
     envvar="OTTLA_BOOTSTRAP_SERVERS",
     default="localhost:9092",
     show_default=True,
-    help="Where the cluster is.",
+    help="Brokers, as HOST:PORT,...",
 )
-@click.option("-l", "--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT to serve pages on.")
 @click.option(
-    "--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names."
+    "-l", "--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT that the console listens on."
+)
+@click.option(
+    "--command-config", type=click.Path(exists=True, dir_okay=False), help="Properties file with Kafka client settings."
 )
 @click.option("--registry", default="", metavar="URL", envvar="OTTLA_CONSOLE_REGISTRY",
-              help="The schema registry; with NAME:PASSWORD@ where it asks for a login.")  # fmt: skip
+              help="Schema registry; NAME:PASSWORD@ before the host logs in.")  # fmt: skip
 @click.option("--pipelines", default="", metavar="URL", envvar="OTTLA_CONSOLE_PIPELINES",
-              help="Where `ottla pipeline serve` answers; with NAME:PASSWORD@ where it asks for a login.")  # fmt: skip
+              help="`ottla pipeline serve`; NAME:PASSWORD@ before the host logs in.")  # fmt: skip
 @click.option("--node-user", envvar="OTTLA_CONSOLE_NODE_USER", metavar="NAME:PASSWORD",
-              help="Login at the brokers' ottla.http.listener; sent over HTTPS or to loopback only.")  # fmt: skip
-@click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
-@click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
+              help="Login for the brokers' ottla.http.listener; sent only over HTTPS or to loopback.")  # fmt: skip
+@click.option("--read-only", is_flag=True, help="Serve pages, but refuse every change.")
+@click.option(
+    "--allowed-host", multiple=True, help="Host name that browsers may use for this console; may be repeated."
+)
 @web_options
 @allow_open_option
 @access_rules_option
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
-@click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
+@click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, and exit.")
 def console(
     *,
     bootstrap_servers: str,

@@ -28,15 +28,28 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 @click.option("--from", "start", metavar="WHERE",
               help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g). With -g this is where a new "
               "group starts; refused if the group has committed offsets.  [default: beginning; stored with -g]")  # fmt: skip
-@click.option("-e", "--exit", "exit_", is_flag=True, help="End at the end of the topic instead of waiting for more.")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many records.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition; not with -g.")
+@click.option(
+    "-e", "--exit", "exit_", is_flag=True, help="Stop at the end of the topic instead of waiting for records."
+)
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after this number of records.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Read only this partition; not with -g.")
 @click.option("-g", "--group", callback=named,
               help="Read in a consumer group. Records are committed after they are printed.")  # fmt: skip
-@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat: '%t %p %o %k %v\n'.")
-@click.option("--filter", "expression", metavar="EXPR", help="Only records for which this is true: value.amount > 100")
-@click.option("--key-as", type=click.Choice(FORMATS), default="auto", help="How to decode keys.")
-@click.option("--value-as", type=click.Choice(FORMATS), default="auto", help="How to decode values.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    metavar="FORMAT",
+    help=r"Format of each output line, in kcat's notation, such as '%t %p %o %k %v\n'.",
+)
+@click.option(
+    "--filter",
+    "expression",
+    metavar="EXPR",
+    help="Print only records for which the expression is true, such as value.amount > 100.",
+)
+@click.option("--key-as", type=click.Choice(FORMATS), default="auto", help="Decoding of keys.")
+@click.option("--value-as", type=click.Choice(FORMATS), default="auto", help="Decoding of values.")
 @connected
 def consume(
     target: Target,

@@ -1,4 +1,6 @@
-"""`ottla doctor`: what is wrong with a connection or a cluster, and what to do about it. Exit code 1 when something is."""
+"""`ottla doctor`: what is wrong with a connection or a cluster, and what to do about it. Exit code 1
+reports a problem.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,33 @@ _MARKS = {"error": ("x", "red"), "warning": ("!", "yellow"), "ok": ("ok", "green
 
 @click.command()
 @click.option(
-    "--lag", type=click.IntRange(1), default=100_000, show_default=True, help="A group this far behind is reported."
+    "--lag",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Report groups whose lag is at least this number of records.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.1, 120), default=5.0, show_default=True, help="Seconds for each step."
+    "--timeout",
+    type=click.FloatRange(0.1, 120),
+    default=5.0,
+    show_default=True,
+    help="Seconds that each check may last.",
 )
-@click.option("--security", is_flag=True, help="List what is open and what closes it, instead.")
+@click.option(
+    "--security",
+    is_flag=True,
+    help="Report what is open to attack and how to close it, instead of checking the cluster.",
+)
 @click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False),
-              help="With --security: a server.properties and its files, instead of a running cluster.")  # fmt: skip
+              help="With --security: check this server.properties and the files that it names, instead of a running cluster.")  # fmt: skip
 @click.option("--http", "urls", multiple=True, metavar="URL",
-              help="With --security: a registry, console or other HTTP server to try without a login.")  # fmt: skip
+              help="With --security: URL of a registry, console or other HTTP server to request without a login.")  # fmt: skip
 @connected
 def doctor(
     target: Target, *, lag: int, timeout: float, security: bool, config_file: str | None, urls: tuple[str, ...]
 ) -> None:
-    r"""Check the way to a cluster, then the cluster; with --security what is open.
+    r"""Check the connection to a cluster, then the cluster itself; with --security, report what is open to attack.
 
     \b
     Examples:
@@ -49,7 +63,7 @@ def doctor(
     from ottla.cli.terminal.output import show_tree
 
     if not security and (config_file or urls):
-        raise click.UsageError("--config and --http belong to --security")
+        raise click.UsageError("--config and --http have no effect without --security")
     findings = examine_security(target, config_file, urls, timeout) if security else examine(target, lag, timeout)
     if target.output == "table":
         for finding in findings:

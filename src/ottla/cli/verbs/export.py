@@ -1,4 +1,6 @@
-"""`ottla export` and `ottla import`: a topic as a file, and back. JSON lines or Parquet; bytes that are no text as base64."""
+"""`ottla export` and `ottla import`: a topic as a file, and back. JSON lines or Parquet; bytes that are no text
+are base64.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,25 @@ def _kind(path: Path) -> str:
         return "jsonl"
     if path.suffix == ".parquet":
         return "parquet"
-    raise ValueError(f"{path}: the file's name says what it is: .jsonl or .parquet")
+    raise ValueError(f"{path}: the name must end in .jsonl or .parquet, which sets the format")
 
 
 @click.command("export")
 @click.argument("topic")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--from", "start", default="beginning", show_default=True, metavar="WHERE", help="As with consume.")
+@click.option(
+    "--from",
+    "start",
+    default="beginning",
+    show_default=True,
+    metavar="WHERE",
+    help="beginning, end, an offset, -10m or 2026-01-01, as in `ottla consume`.",
+)
 @click.option("--mask", type=click.Path(exists=True, dir_okay=False), metavar="RULES",
-              help="Cover the fields that the [[mask]] rules of this file name (docs/security.md); nobody is exempt.")  # fmt: skip
+              help="TOML file whose [[mask]] rules name the fields to mask, for every user (docs/security.md).")  # fmt: skip
 @connected
 def export_(target: Target, topic: str, file: Path, start: str, mask: str | None) -> None:
-    r"""Write a topic into FILE (.jsonl or .parquet), up to its end of now.
+    r"""Write a topic into FILE (.jsonl or .parquet), from the start position to the end that the topic has now.
 
     \b
     Examples:
@@ -78,7 +87,7 @@ def _masking(target: Target, topic: str, path: str) -> Callable[[Any], Any] | No
 
     mask = load_access_rules(path).masks.on(topic, None)
     if mask is None:
-        click.echo(f"no rule of {path} is about {topic}: nothing is masked", err=True)
+        click.echo(f"no rule of {path} names the topic {topic}: no field is masked", err=True)
         return None
     masker = Masker(mask, Decoder(ConsoleRegistry(target.profile.registry or "")))
     return lambda message: MaskedMessage(message, masker)
@@ -135,8 +144,8 @@ def _write_parquet(path: Path, batches: Iterable[list[dict[str, Any]]]) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("topic")
-@click.option("--keep-partition", is_flag=True, help="Into the partition that each record came from.")
-@click.option("--keep-time", is_flag=True, help="With the timestamp that each record had.")
+@click.option("--keep-partition", is_flag=True, help="Write each record to the partition that the file names.")
+@click.option("--keep-time", is_flag=True, help="Write each record with the timestamp in the file.")
 @connected
 def import_(target: Target, file: Path, topic: str, keep_partition: bool, keep_time: bool) -> None:  # noqa: FBT001 - click passes flags so
     r"""Write the records of FILE (.jsonl or .parquet, as export makes them) into TOPIC.
@@ -195,7 +204,7 @@ def _read_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
             except ValueError as reason:
                 raise ValueError(f"{path}, line {number}: not JSON: {reason}") from None
             if not isinstance(row, dict) or "value" not in row:
-                raise ValueError(f"{path}, line {number}: not a record: it has no value")
+                raise ValueError(f"{path}, line {number}: not a record: the field value is missing")
             yield row, len(line)
 
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name")
-@click.option("--key", help="The key, as text.")
-@click.option("--key-hex", help="The key, as hexadecimal digits.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--key", help="Key as text.")
+@click.option("--key-hex", help="Key as hexadecimal digits.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=60.0, show_default=True,
-              help="Seconds to read the topic until no value of the key is left; 0 does not look.")  # fmt: skip
+              help="Seconds to wait until no value of the key can be read; 0 does not check.")  # fmt: skip
 @connected
 def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes: bool, wait_s: float) -> None:  # noqa: FBT001 - click passes flags so
-    r"""Erase the values of one key, for good.
+    r"""Erase the values of one key permanently.
 
     Its records stay where they are, with their key, a null value and no headers. Needs encryption at rest: the keys that
     encrypted the values are destroyed, so that no copy of the files can be read with what is left. Records of the key
@@ -38,27 +38,29 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
     from ottla.model.erasures import SETTING, Erasure, key_hash
 
     if (key is None) == (key_hex is None):
-        raise click.UsageError("give the key by --key or by --key-hex")
+        raise click.UsageError("name the key with --key or --key-hex")
     key_bytes = _key(key, key_hex)
     if not yes:
-        click.confirm(f"erase every value of that key in {name}, for good?", abort=True)
+        click.confirm(f"erase every value of that key in {name} permanently?", abort=True)
     with target.cluster() as cluster:
         described_topic = describe_topics(cluster, [name])[0]
         places = [(name, row.partition) for row in described_topic.partitions]
         latest = end_offsets(cluster, places)
         if len(latest) < len(places):
-            raise click.ClickException("a partition has no leader: try again when all of them answer")
+            raise click.ClickException("a partition has no leader: try again when every partition has one")
         ends = {number: end for (_, number), end in latest.items() if end}
         if not ends:
             click.echo(f"{name} is empty: there is nothing to forget")
             return
         erasure = Erasure(key_hash(name, key_bytes), ends)
         alter_configs(cluster, ConfigResourceType.TOPIC, name, [(SETTING, APPEND, str(erasure))])
-    click.echo(f"{name}: every replica erases the key's values, up to the {sum(ends.values())} offsets of now")
+    click.echo(f"{name}: every replica erases the key's values, before the {sum(ends.values())} current end offsets")
     if wait_s and not _gone(target, name, key_bytes, ends, time.monotonic() + wait_s):
-        raise click.ClickException(f"values of the key can still be read after {wait_s:g} s; a replica may be behind")
+        raise click.ClickException(
+            f"values of the key can still be read after {wait_s:g} s: a replica may lag; run the command again"
+        )
     if wait_s:
-        click.echo("no value of the key can be read any more")
+        click.echo("verified: no value of the key can be read")
 
 
 def _key(key: str | None, key_hex: str | None) -> bytes:

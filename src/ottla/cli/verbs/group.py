@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def group() -> None:
-    r"""Groups: who reads what, and how far behind.
+    r"""List, describe, reset and delete groups.
 
     \b
     Examples:
@@ -28,7 +28,7 @@ def group() -> None:
 @group.command("list")
 @connected
 def list_(target: Target) -> None:
-    """All groups, with type and state."""
+    """List all groups, with type and state."""
     from ottla.cli.terminal.output import show
     from ottla.client.groups import list_groups
 
@@ -49,7 +49,7 @@ def list_(target: Target) -> None:
 @click.argument("name")
 @connected
 def describe(target: Target, name: str) -> None:
-    """A group's members, offsets and lag."""
+    """Show a group's members, offsets and lag."""
     from ottla.cli.terminal.output import show, show_tree
     from ottla.client.groups import committed_offsets, describe_group
     from ottla.client.offsets import end_offsets
@@ -88,11 +88,13 @@ def describe(target: Target, name: str) -> None:
 @group.command()
 @click.argument("name")
 @click.argument("topic")
-@click.option("--to", "where", required=True, metavar="WHERE", help="beginning, end, an offset, -10m, or a date.")
-@click.option("--execute", is_flag=True, help="Do it; without this the plan is only shown.")
+@click.option(
+    "--to", "where", required=True, metavar="WHERE", help="New position: beginning, end, an offset, -10m, or a date."
+)
+@click.option("--execute", is_flag=True, help="Reset the offsets; without this flag the command only prints the plan.")
 @connected
 def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """Where a group without members shall read on."""
+    """Set the committed offsets of a group that has no members."""
     from ottla.cli.kafka.consumer_groups_reset import by_time, in_range
     from ottla.cli.records.start_position import parse_when
     from ottla.cli.terminal.output import show
@@ -103,7 +105,9 @@ def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> N
 
     moment = parse_when(where)
     if moment.stored:
-        raise click.UsageError("--to stored is where the group stands already: there is nothing to reset")
+        raise click.UsageError(
+            "--to stored is the group's current position: choose beginning, end, an offset or a time"
+        )
     with target.cluster() as cluster:
         places = sorted(leaders_of(cluster, [topic]))
         if moment.offset is not None:
@@ -120,7 +124,7 @@ def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> N
         target.output,
     )
     if not execute:
-        click.echo("this is only the plan: add --execute", err=True)
+        click.echo("no offset was changed: add --execute to apply this plan", err=True)
 
 
 @group.command()

@@ -23,25 +23,34 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SUFFIX = click.option(
-    "--suffix", default="", help="The version whose outputs bear this suffix, as a backfill made it."
+_SUFFIX = click.option("--suffix", default="", help="Suffix of the outputs, as given to `backfill` (default: none).")
+_STATE = click.option(
+    "--state",
+    metavar="DIR",
+    help="Directory for status, log and checkpoints of started pipelines (default: $OTTLA_STATE or "
+    "~/.local/state/ottla/pipelines).",
 )
-_STATE = click.option("--state", metavar="DIR", help="Where started pipelines keep status, log and checkpoints.")
 
 
 def _run_options(command: Command) -> Command:
     for option in (
         settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
-        click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers."),
-        click.option("--name", help="Only the pipeline of this name (a file may hold several)."),
-        click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[*], spark://HOST:7077 ..."),
-        click.option("--remote", help="A Spark Connect server (sc://HOST:15002) instead of a master."),
-        click.option("--checkpoints", metavar="DIR", help="Where progress and state are kept; in the state directory if not given."),
-        click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A client setting, such as security.protocol=SSL."),
-        click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark."),
-        click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="The largest micro-batch, in records."),
-        click.option("--at-least-once", is_flag=True, help="Write topics without transactions."),
-        click.option("--spark-log", metavar="FILE", help="Where Spark's own log goes; in the state directory if not given."),
+        click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="Brokers, as HOST:PORT,..."),
+        click.option("--name", help="Use only the pipeline of this name, if FILE has several."),
+        click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], "
+        "spark://HOST:7077, ..."),
+        click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
+        click.option("--checkpoints", metavar="DIR", help="Directory for offsets and state (default: in "
+        "the state directory)."),
+        click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Kafka "
+        "client property, such as security.protocol=SSL; may be repeated."),
+        click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
+        "setting; may be repeated."),
+        click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Most records in a "
+        "micro-batch (default: no limit)."),
+        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
+        "records may be duplicated after a failure."),
+        click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
         click.option("--format", "source_format", default="ottla", type=click.Choice(["ottla", "kafka"]), hidden=True),
         _STATE,
     ):  # fmt: skip
@@ -65,9 +74,9 @@ def pipeline() -> None:
 @click.argument("file")
 @_run_options
 @_SUFFIX
-@click.option("--once", is_flag=True, help="Work through what is there now, then end.")
-@click.option("--quiet", is_flag=True, help="No live display.")
-@click.option("--status", "status_file", hidden=True, help="Write the status there while running.")
+@click.option("--once", is_flag=True, help="Process the records that exist now, then stop.")
+@click.option("--quiet", is_flag=True, help="Do not show the live display.")
+@click.option("--status", "status_file", hidden=True, help="File for the status while the pipeline runs.")
 def run(file: str, **options: Any) -> None:
     r"""Run the pipelines of FILE here, until Ctrl-C.
 
@@ -82,17 +91,22 @@ def run(file: str, **options: Any) -> None:
 @pipeline.command()
 @click.argument("file")
 @_run_options
-@click.option("--suffix", default="-v2", show_default=True, help="Added to the name of each output.")
+@click.option("--suffix", default="-v2", show_default=True, help="Text to append to the name of each output.")
 @click.option(
-    "--from-timestamp", type=int, metavar="MS", help="Begin at this time (milliseconds); else at the beginning."
+    "--from-timestamp",
+    type=int,
+    metavar="MS",
+    help="Start at this timestamp, in milliseconds since 1970 (default: the beginning).",
 )
-@click.option("--from-offsets", metavar="JSON", help='Begin at these offsets: {"topic":{"0":23}}.')
-@click.option("--path", metavar="LOG_DIR", help="Read inputs from segment files, without a broker.")
-@click.option("--quiet", is_flag=True, help="No live display.")
+@click.option("--from-offsets", metavar="JSON", help='Start at these offsets, such as {"topic":{"0":23}}.')
+@click.option(
+    "--path", metavar="LOG_DIR", help="Read inputs from the segment files in this directory, without a broker."
+)
+@click.option("--quiet", is_flag=True, help="Do not show the live display.")
 def backfill(
     file: str, suffix: str, from_timestamp: int | None, from_offsets: str | None, path: str | None, **options: Any
 ) -> None:
-    r"""Run FILE once over history into new outputs, beside the old ones; `switch` then goes on with them.
+    r"""Run FILE once over all past records, into new outputs; `switch` then continues with the new outputs.
 
     \b
     Example:
@@ -142,11 +156,15 @@ def _start(folder: str, file: str, pipeline: Pipeline, suffix: str, context: cli
 @pipeline.command()
 @click.argument("file")
 @_run_options
-@click.option("--suffix", default="-v2", show_default=True, help="The new version's, as it was backfilled.")
+@click.option("--suffix", default="-v2", show_default=True, help="Suffix of the new version, as given to `backfill`.")
+@click.option("--from", "old", metavar="NAME", help="Name of the running version (default: the name of the pipeline).")
 @click.option(
-    "--from", "old", metavar="NAME", help="The version that runs now; the pipeline's plain name if not given."
+    "--wait",
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds that the new version may need to catch up.",
 )
-@click.option("--wait", default=3600.0, show_default=True, metavar="SECONDS", help="How long it may take to catch up.")
 def switch(
     file: str, state: str | None, name: str | None, suffix: str, old: str | None, wait: float, **options: Any
 ) -> None:
@@ -186,7 +204,7 @@ def switch(
 @click.argument("name")
 @_STATE
 def stop(name: str, state: str | None) -> None:
-    """Stop a started pipeline; its progress stays."""
+    """Stop a started pipeline; its checkpoints are kept."""
     from ottla.pipelines import supervisor
 
     stopped = supervisor.stop(supervisor.state_directory(state), name)
@@ -195,10 +213,17 @@ def stop(name: str, state: str | None) -> None:
 
 @pipeline.command()
 @click.argument("name")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
 @_STATE
 def status(name: str, output: str, state: str | None) -> None:
-    """What a started pipeline does: rows, rates, lag, state size, errors."""
+    """Show rows, rates, lag, state size and errors of a started pipeline."""
     from ottla.pipelines import supervisor
 
     pipeline_status = supervisor.current(supervisor.state_directory(state), name)
@@ -223,10 +248,17 @@ def _line(row: dict[str, Any]) -> str:
 
 
 @pipeline.command("list")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
 @_STATE
 def list_(output: str, state: str | None) -> None:
-    """The pipelines that were started here."""
+    """List the pipelines that were started with this state directory."""
     from ottla.pipelines import supervisor
 
     rows = supervisor.every(supervisor.state_directory(state))
@@ -239,7 +271,7 @@ def list_(output: str, state: str | None) -> None:
 
 @pipeline.command()
 @click.argument("file")
-@click.option("--name", help="Only the pipeline of this name.")
+@click.option("--name", help="Use only the pipeline of this name.")
 def validate(file: str, name: str | None) -> None:
     """Check FILE without running anything: names, inputs, circles, output modes."""
     for pipeline in _pick(file, name):
@@ -249,10 +281,12 @@ def validate(file: str, name: str | None) -> None:
 
 @pipeline.command()
 @click.argument("file")
-@click.option("--name", help="Only the pipeline of this name.")
-@click.option("-o", "--output", type=click.Choice(["svg", "json"]), default="svg", show_default=True)
+@click.option("--name", help="Use only the pipeline of this name.")
+@click.option(
+    "-o", "--output", type=click.Choice(["svg", "json"]), default="svg", show_default=True, help="Format of the output."
+)
 def graph(file: str, name: str | None, output: str) -> None:
-    """Draw what reads and writes what."""
+    """Draw the graph of steps, topics and tables as SVG."""
     from ottla.pipelines.graph import graph as as_json
     from ottla.pipelines.graph import svg
 
@@ -261,9 +295,10 @@ def graph(file: str, name: str | None, output: str) -> None:
 
 
 @pipeline.command()
-@click.option("-l", "--listen", default="127.0.0.1:8084", show_default=True, metavar="HOST:PORT")
+@click.option("-l", "--listen", default="127.0.0.1:8084", show_default=True, metavar="HOST:PORT",
+              help="Address to listen on.")  # fmt: skip
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-              help="A further host name that the console uses for this server.")  # fmt: skip
+              help="Host name that the console may use for this server; may be repeated.")  # fmt: skip
 @web_options
 @allow_open_option
 @_STATE
@@ -304,7 +339,7 @@ def serve(
     except (WebAccessError, AuditDestinationError) as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)
-    click.echo(f"pipelines are told of at {access.scheme}://{listen}/pipelines")
+    click.echo(f"the state of the pipelines is served at {access.scheme}://{listen}/pipelines")
     guarded = trail.around(access.protect(app(state_directory(state)), role_for=role_for, hosts=hosts))
     uvicorn.run(guarded, host=host.strip("[]"), port=int(port), log_level="warning", server_header=False, **options)
     trail.close()

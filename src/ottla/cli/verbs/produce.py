@@ -18,19 +18,23 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("topic")
 @click.argument("value", required=False)
-@click.option("-k", "--key", help="The key of every record.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY TEXT VALUE.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="To this partition.")
+@click.option("-k", "--key", help="Key of every record.")
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help="Separator between key and value in each line of standard input."
+)
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of every record; may be repeated."
+)
+@click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition.")
 @click.option(
     "--value-as",
     type=click.Choice(["text", "json", "schema"]),
     default="text",
-    help="schema: by the registry's TOPIC-value.",
+    help="Encoding of values; schema uses the registry's subject TOPIC-value.  [default: text]",
 )
-@click.option("--subject", help="The registry's subject instead of TOPIC-value.")
+@click.option("--subject", help="Subject of the registry to use instead of TOPIC-value.")
 @click.option("-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-              help="How batches are compressed.  [default: none]")  # fmt: skip
+              help="Compression of batches.  [default: none]")  # fmt: skip
 @connected
 def produce(
     target: Target,

@@ -20,7 +20,7 @@ def profile() -> None:
 
 @profile.command("list")
 def list_() -> None:
-    """All profiles; the one in use has a star."""
+    """List all profiles; a star marks the profile in use."""
     from ottla.cli.options.profiles import load_profiles
     from ottla.cli.terminal.output import show
 
@@ -42,11 +42,17 @@ def list_() -> None:
 @profile.command("set")
 @click.argument("name")
 @click.option("-b", "--bootstrap-servers", "bootstrap", help="Brokers, as HOST:PORT,...")
-@click.option("--registry", help="The schema registry's URL.")
+@click.option("--registry", help="URL of the schema registry.")
 @click.option(
-    "-X", "properties", multiple=True, metavar="NAME=VALUE", help="A client property; an empty value takes it away."
+    "-X",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Kafka client property; an empty value removes the property.",
 )
-@click.option("--name-rule/--no-name-rule", default=None, help="Ask new topics for TYPE.DATASET.NAME.FORMAT names.")
+@click.option(
+    "--name-rule/--no-name-rule", default=None, help="Refuse new topics whose names are not TYPE.DATASET.NAME.FORMAT."
+)
 def set_(
     name: str,
     bootstrap: str | None,
@@ -54,7 +60,7 @@ def set_(
     properties: tuple[str, ...],
     name_rule: bool | None,  # noqa: FBT001 - click passes flags so
 ) -> None:
-    """Make a profile, or change one."""
+    """Create or change a profile."""
     from ottla.cli.options.profiles import Profile, load_profiles
     from ottla.client.errors import BadSettings
     from ottla.client.settings import parse_addresses
@@ -86,13 +92,13 @@ def set_(
 @profile.command()
 @click.argument("name")
 def use(name: str) -> None:
-    """Use a profile from now on."""
+    """Use this profile for the following commands."""
     from ottla.cli.options.profiles import load_profiles
 
     profiles = load_profiles()
     if name not in profiles.named:
         profile_names = ", ".join(sorted(profiles.named)) or "none"
-        raise click.ClickException(f"there is no profile {name!r}; there are: {profile_names}")
+        raise click.ClickException(f"there is no profile {name!r}; profiles are {profile_names}")
     profiles.current = name
     profiles.save()
     click.echo(f"using {name}: {profiles.named[name].bootstrap}")
@@ -101,7 +107,7 @@ def use(name: str) -> None:
 @profile.command()
 @click.argument("name")
 def delete(name: str) -> None:
-    """Forget a profile."""
+    """Delete a profile."""
     from ottla.cli.options.profiles import load_profiles
 
     profiles = load_profiles()

@@ -19,33 +19,38 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
     envvar="OTTLA_BOOTSTRAP_SERVERS",
     default="127.0.0.1:9092",
     show_default=True,
-    help="The brokers.",
+    help="Brokers, as HOST:PORT,...",
 )
 @click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
-              help="Where to answer; port 0 takes a free one.")  # fmt: skip
-@click.option("--advertised-url", help="URL for other instances; else from --listen.")
-@click.option("--topic", default="_schemas", show_default=True, help="The compacted topic.")
+              help="Address to listen on.")  # fmt: skip
+@click.option("--advertised-url", help="URL for other instances (default: --listen).")
+@click.option("--topic", default="_schemas", show_default=True, help="Topic of the schemas.")
 @click.option("--group-id", default="schema-registry", show_default=True, callback=named,
-              help="The group of instances.")  # fmt: skip
+              help="Group of instances.")  # fmt: skip
 @click.option("--alone", is_flag=True, help="Write without an election.")
-@click.option("--replication-factor", default=3, show_default=True, help="Of the topic when it is made.")
-@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema.")
+@click.option(
+    "--replication-factor",
+    default=3,
+    show_default=True,
+    help="Replicas of a new topic.",
+)
+@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="Largest schema.")
 @click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
-              help="A setting of librdkafka, which `ps` shows.")  # fmt: skip
+              help="librdkafka setting, visible in the process list.")  # fmt: skip
 @click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
-              help="Settings of librdkafka, NAME=VALUE lines.")  # fmt: skip
+              help="librdkafka settings, as NAME=VALUE lines.")  # fmt: skip
 @web_options
 @allow_open_option
 @access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
-              help="Who forwards writes to the elected writer.")  # fmt: skip
+              help="Login at the elected writer for forwarded writes.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, metavar="URL",
-              help="An instance to forward writes and logins to.")  # fmt: skip
+              help="Instance that may receive forwarded writes.")  # fmt: skip
 @click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
-              help="A secret that all instances share.")  # fmt: skip
+              help="File with the secret that all instances share.")  # fmt: skip
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-              help="A further name of this host, or .example.org.")  # fmt: skip
-@click.option("--forward-ca", help="PEM certificates to trust when forwarding.")
+              help="Host name clients may use, or .example.org.")  # fmt: skip
+@click.option("--forward-ca", help="PEM certificates to trust for forwarded writes.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(
     *,
@@ -58,7 +63,7 @@ def registry(
 ) -> None:
     r"""Run a schema registry: Confluent's REST API over a compacted topic.
 
-    Start as many as you like with the same --group-id; one of them writes, the others forward to it.
+    Instances with the same --group-id elect one writer; the others forward writes to it.
 
     \b
     Examples:
@@ -71,7 +76,7 @@ def registry(
 
     refuse_together(
         "--alone", options["alone"], "--group-id", options["group_id"] if is_set("group_id") else None,
-        "an instance that is alone joins no group",
+        "a single instance joins no group",
     )  # fmt: skip
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:

@@ -18,11 +18,23 @@ _TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF
 
 
 @click.group()
-@click.option("-u", "--url", "--registry", help="The registry.  [env: OTTLA_REGISTRY; default: http://127.0.0.1:8081]")
+@click.option(
+    "-u",
+    "--url",
+    "--registry",
+    help="URL of the schema registry.  [env: OTTLA_REGISTRY; default: http://127.0.0.1:8081]",
+)
 @click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]")
 @click.option("--user", envvar="OTTLA_REGISTRY_USER", metavar="NAME:PASSWORD", help="Basic authentication.")
 @click.option("--ca", help="PEM certificates to trust for https.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
 @click.pass_context
 def schema(
     context: click.Context, url: str | None, profile: str | None, user: str | None, ca: str | None, output: str
@@ -62,9 +74,9 @@ def _read(file: str, schema_type: str | None, references: tuple[str, ...]) -> di
 
 _file_options = (
     click.option("-t", "--type", "schema_type", type=click.Choice(["AVRO", "JSON", "PROTOBUF"], case_sensitive=False),
-                 help="The language; by the file's ending when not given (.avsc, .json, .proto)."),
+                 help="Schema language (default: from the file's ending .avsc, .json or .proto)."),
     click.option("-r", "--reference", "references", multiple=True, metavar="NAME=SUBJECT:VERSION",
-                 help="A schema that this one refers to."),
+                 help="Schema that this schema refers to; may be repeated."),
 )  # fmt: skip
 
 
@@ -76,10 +88,10 @@ def _with_file(function: _Command) -> _Command:
 
 @schema.command("list")
 @click.argument("prefix", default="")
-@click.option("--deleted", is_flag=True, help="Also what is soft deleted.")
+@click.option("--deleted", is_flag=True, help="List soft-deleted subjects too.")
 @click.pass_obj
 def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """Subjects that begin with PREFIX, with their latest version."""
+    """List subjects that begin with PREFIX, with their latest version."""
     client, as_json = obj
     flags = {"deleted": str(deleted).lower()}
     names = client.call("GET", "subjects", query={"subjectPrefix": prefix or ":*:", **flags})
@@ -95,10 +107,10 @@ def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click
 @schema.command()
 @click.argument("subject")
 @click.argument("version", default="latest")
-@click.option("--id", "by_id", is_flag=True, help="SUBJECT is a schema's id.")
+@click.option("--id", "by_id", is_flag=True, help="Read SUBJECT as a schema id.")
 @click.pass_obj
 def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
-    """A schema, by subject and version or by its id."""
+    """Print a schema, by subject and version or by its id."""
     client, as_json = obj
     if by_id and is_set("version"):
         raise click.UsageError("VERSION and --id cannot be used together: an id names one schema")
@@ -111,7 +123,7 @@ def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT
 @click.argument("subject")
 @click.argument("file")
 @_with_file
-@click.option("--normalize", is_flag=True, help="Ignore differences of order and spelling.")
+@click.option("--normalize", is_flag=True, help="Ignore differences of field order and formatting.")
 @click.pass_obj
 def register(
     obj: Any,
@@ -135,12 +147,16 @@ def register(
 @click.argument("subject")
 @click.argument("file")
 @_with_file
-@click.option("--version", help="Against this version only (a number or latest).")
+@click.option(
+    "--version", help="Compare with this version only, a number or latest (default: as the subject's level requires)."
+)
 @click.pass_obj
 def check(
     obj: Any, subject: str, file: str, schema_type: str | None, references: tuple[str, ...], version: str | None
 ) -> None:
-    """Check whether SUBJECT would accept the schema in FILE. If not, print where and why; the exit code is 1."""
+    """Check whether SUBJECT would accept the schema in FILE. If not, print the incompatible places and
+    exit with code 1.
+    """
     client, as_json = obj
     path = ("compatibility", "subjects", subject, "versions", *((version,) if version else ()))
     verdict = client.call("POST", *path, body=_read(file, schema_type, references), query={"verbose": "true"})
@@ -160,7 +176,7 @@ def check(
 @click.argument("new", default="latest")
 @click.pass_obj
 def diff(obj: Any, subject: str, old: str, new: str) -> None:
-    """What changed between two versions, as text, and what each cannot read of the other."""
+    """Show the differences between two versions as text, and what each version cannot read of the other."""
     import difflib
 
     client, as_json = obj
@@ -208,8 +224,8 @@ def _both_ways(client: Any, before: dict[str, Any], after: dict[str, Any]) -> di
 @schema.command()
 @click.argument("subject")
 @click.argument("version", required=False)
-@click.option("--permanent", is_flag=True, help="For good; it must be soft deleted first.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--permanent", is_flag=True, help="Delete permanently; the version must be soft deleted before.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete(obj: Any, subject: str, version: str | None, permanent: bool, yes: bool) -> None:  # noqa: FBT001 - as above
     """Delete a version, or a whole subject."""

@@ -27,9 +27,7 @@ def server() -> None:
     metavar="NAME=VALUE",
     help="Set a property, replacing the value in the file.",
 )
-@click.option(
-    "--strict", is_flag=True, help="Refuse properties that Kafka does not know; without this they are warnings."
-)
+@click.option("--strict", is_flag=True, help="Refuse unknown properties; without this flag they are warnings.")
 def start(file: Path, overrides: tuple[str, ...], strict: bool) -> None:  # noqa: FBT001 - click passes flags so
     r"""Start a node and run until SIGTERM or Ctrl-C.
 

@@ -13,7 +13,7 @@ from ottla.cli.kafka.table import TOOLS
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--only", multiple=True, metavar="NAME", help="Only this tool, such as topics; may be repeated.")
+@click.option("--only", multiple=True, metavar="NAME", help="Write only this tool, such as topics; may be repeated.")
 def shims(directory: Path, only: tuple[str, ...]) -> None:
     r"""Write Kafka's command-line tools (kafka-topics.sh, kafka-topics, ...) into a folder.
 
@@ -25,7 +25,7 @@ def shims(directory: Path, only: tuple[str, ...]) -> None:
     """
     unknown = [name for name in only if name not in TOOLS]
     if unknown:
-        raise click.ClickException(f"there is no tool {unknown[0]!r}; there are: {', '.join(sorted(TOOLS))}")
+        raise click.ClickException(f"there is no tool {unknown[0]!r}; tools are {', '.join(sorted(TOOLS))}")
     count = write_shims(directory, only or tuple(TOOLS))
     click.echo(f"Wrote {count} tools to {directory}.")
 

@@ -19,9 +19,24 @@ if TYPE_CHECKING:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("query")
 @located
-@click.option("--delta", "tables", multiple=True, metavar="NAME=PATH", help="A Delta table that the query may name.")
-@click.option("--max-records", type=click.IntRange(1), help="Only the newest records of each partition.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option(
+    "--delta",
+    "tables",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="Delta table that the query may name; may be repeated.",
+)
+@click.option(
+    "--max-records", type=click.IntRange(1), help="Read only this number of the newest records of each partition."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
 def sql(
     where: Profile,
     query: str,

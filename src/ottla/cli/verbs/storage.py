@@ -10,7 +10,7 @@ import click
 
 @click.group()
 def storage() -> None:
-    r"""Make ids, format log directories, look at them.
+    r"""Generate ids, format log directories and show their state.
 
     \b
     Examples:
@@ -28,25 +28,36 @@ def random_uuid() -> None:
 
 
 @storage.command("format")
-@click.option("-t", "--cluster-id", required=True, help="The cluster's id; `ottla storage random-uuid` makes one.")
-@click.option("-c", "--config", "file", required=True, type=click.Path(path_type=Path), help="The server.properties.")
-@click.option("-s", "--standalone", is_flag=True, help="This node is the first controller of a new quorum.")
-@click.option("-N", "--no-initial-controllers", is_flag=True, help="A node that joins an existing dynamic quorum.")
-@click.option("-I", "--initial-controllers", help="ID@HOST:PORT:DIRECTORY_ID,... of the first quorum.")
-@click.option("-r", "--release-version", help="The metadata version to start with, such as 4.3.")
-@click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="A feature's first level.")
+@click.option(
+    "-t", "--cluster-id", required=True, help="Id of the cluster; `ottla storage random-uuid` prints a new id."
+)
+@click.option(
+    "-c", "--config", "file", required=True, type=click.Path(path_type=Path), help="Path of the server.properties file."
+)
+@click.option("-s", "--standalone", is_flag=True, help="Format this node as the first controller of a new quorum.")
+@click.option(
+    "-N", "--no-initial-controllers", is_flag=True, help="Format a node that joins an existing dynamic quorum."
+)
+@click.option("-I", "--initial-controllers", help="Controllers of the new quorum, as ID@HOST:PORT:DIRECTORY_ID,...")
+@click.option("-r", "--release-version", help="Release whose metadata version the cluster starts with, such as 4.3.")
+@click.option(
+    "-f",
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="Initial level of a feature; may be repeated.",
+)
 @click.option(
     "-S",
     "--add-scram",
     "scram",
     multiple=True,
     metavar="MECHANISM=[name=N,password=P,...]",
-    help="A first SCRAM user; passwordfile=FILE keeps the password out of the process list.",
+    help="SCRAM user to create; passwordfile=FILE keeps the password out of the process list.",
 )
-@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
-@click.option(
-    "--strict", is_flag=True, help="Refuse properties that Kafka does not know; without this they are warnings."
-)
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are already formatted.")
+@click.option("--strict", is_flag=True, help="Refuse unknown properties; without this flag they are warnings.")
 def format_(
     cluster_id: str,
     file: Path,
@@ -81,9 +92,11 @@ def format_(
 
 
 @storage.command("info")
-@click.option("-c", "--config", "file", required=True, type=click.Path(path_type=Path), help="The server.properties.")
+@click.option(
+    "-c", "--config", "file", required=True, type=click.Path(path_type=Path), help="Path of the server.properties file."
+)
 def info(file: Path) -> None:
-    """Print what the log directories of a server.properties file are."""
+    """Show whether the log directories of a server.properties file are formatted, and for which cluster."""
     from ottla.server.formatting.format_command import info_from_file
 
     sys.exit(info_from_file(file))

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @located
-@click.option("--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between looks.")
-@click.option("--count", default=0, help="Look this many times, then end; 0 goes on until Ctrl-C.")
+@click.option(
+    "--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between updates."
+)
+@click.option("--count", default=0, help="Stop after this number of updates; 0 runs until Ctrl-C.")
 def top(where: Profile, every: float, count: int) -> None:
-    r"""Brokers, the busiest topics and the groups that are behind, live.
+    r"""Show brokers, the busiest topics and the groups with the largest lag, live.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ def advised_replication(brokers: int) -> int:
 
 @click.group()
 def topic() -> None:
-    r"""Topics: look, create, change, delete.
+    r"""List, describe, create, alter and delete topics.
 
     \b
     Examples:
@@ -43,10 +43,10 @@ def topic() -> None:
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="Internal topics too.")
+@click.option("--internal", is_flag=True, help="List internal topics too.")
 @connected
 def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """All topics, with partitions and replicas."""
+    """List all topics, with partitions and replicas."""
     from ottla.cli.terminal.output import show
     from ottla.client.topics import list_topics
 
@@ -68,7 +68,7 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
 @click.argument("name")
 @connected
 def describe(target: Target, name: str) -> None:
-    """One topic: partitions, sizes of the log, settings that differ from the defaults."""
+    """Show the partitions of a topic, their sizes, and the settings that differ from the defaults."""
     from ottla.cli.terminal.output import show, show_tree
     from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
     from ottla.client.offsets import end_offsets
@@ -107,12 +107,16 @@ def describe(target: Target, name: str) -> None:
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--partitions", type=click.IntRange(1, 100_000), help="How many; advised by the cluster's size without it."
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    help="Number of partitions (default: advised from the number of brokers).",
 )
 @click.option(
-    "--replicas", type=click.IntRange(1, 100), help="How many; 3, or as many as there are brokers, without it."
+    "--replicas",
+    type=click.IntRange(1, 100),
+    help="Number of replicas (default: 3, or the number of brokers if there are fewer).",
 )
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="Setting of the topic; may be repeated.")
 @click.option("--check-name", is_flag=True, help="Refuse names that are not TYPE.DATASET.NAME.FORMAT.")
 @connected
 def create(
@@ -123,7 +127,7 @@ def create(
     configs: tuple[str, ...],
     check_name: bool,  # noqa: FBT001 - click passes flags so
 ) -> None:
-    r"""Make a topic.
+    r"""Create a topic.
 
     \b
     Recommended names (checked with --check-name, or by the profile's rule):
@@ -146,9 +150,9 @@ def create(
     why = "" if partitions and replicas else f"  (advised for {brokers} broker{'s' if brokers > 1 else ''})"
     click.echo(f"created {name}: {chosen} partitions, {copies} replica{'s' if copies > 1 else ''}{why}")
     if brokers < 3:
-        click.echo("note: with fewer than 3 brokers a lost disk can lose data", err=True)
+        click.echo("note: with fewer than 3 brokers the loss of one disk can lose records", err=True)
     if has_collision_chars(name) and "." in name and "_" in name:
-        click.echo("note: '.' and '_' in one name can collide in metric names", err=True)
+        click.echo("note: topic names that differ only in '.' and '_' share one metric name", err=True)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -160,13 +164,21 @@ def _pair(text: str) -> tuple[str, str]:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1, 100_000), help="The new number of partitions; keys move.")
 @click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; an empty value takes it away."
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    help="New number of partitions; new records of a key may go to a different partition.",
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the topic; an empty value removes the setting.",
 )
 @connected
 def alter(target: Target, name: str, partitions: int | None, configs: tuple[str, ...]) -> None:
-    """More partitions, or other settings."""
+    """Add partitions, or change settings of a topic."""
     from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, alter_configs
     from ottla.client.topics import create_partitions
 
@@ -184,14 +196,14 @@ def alter(target: Target, name: str, partitions: int | None, configs: tuple[str,
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @connected
 def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """Delete topics and all that is in them."""
+    """Delete topics and their records."""
     from ottla.client.topics import delete_topic
 
     if not yes:
-        click.confirm(f"delete {', '.join(names)} and all records in it?", abort=True)
+        click.confirm(f"delete {', '.join(names)} and all records?", abort=True)
     with target.cluster() as cluster:
         for name in names:
             delete_topic(cluster, name)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def txn() -> None:
-    r"""Transactions: list, describe, terminate.
+    r"""List, describe and terminate transactions.
 
     \b
     Examples:
@@ -24,10 +24,15 @@ def txn() -> None:
 
 
 @txn.command("list")
-@click.option("--longer-than", type=click.IntRange(0), default=0, help="Only those open for more seconds than this.")
+@click.option(
+    "--longer-than",
+    type=click.IntRange(0),
+    default=0,
+    help="List only transactions that are open for more than this number of seconds.",
+)
 @connected
 def list_(target: Target, longer_than: int) -> None:
-    """Transactional ids and their states."""
+    """List transactional ids and their states."""
     from ottla.cli.terminal.output import show
     from ottla.client.transactions import list_transactions
 
@@ -48,7 +53,7 @@ def list_(target: Target, longer_than: int) -> None:
 @click.argument("transactional_id")
 @connected
 def describe(target: Target, transactional_id: str) -> None:
-    """One transactional id: state, age, partitions."""
+    """Show state, age and partitions of a transactional id."""
     import time
 
     from ottla.cli.terminal.output import show
@@ -73,7 +78,7 @@ def describe(target: Target, transactional_id: str) -> None:
 @click.argument("transactional_id")
 @connected
 def terminate(target: Target, transactional_id: str) -> None:
-    """Abort what a transactional id has open, and fence its producer."""
+    """Abort the open transaction of a transactional id, and fence its producer."""
     from ottla.client.transactions import terminate_transaction
 
     with target.cluster() as cluster:

@@ -16,21 +16,21 @@ MAX_PORT = 65_533
 
 @click.command()
 @click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path(".ottla"), show_default=True,
-              help="Where the data and the server.properties live.")  # fmt: skip
+              help="Directory for the data and the server.properties file.")  # fmt: skip
 @click.option("--host", show_default="127.0.0.1",
-              help="The address to listen on and to advertise; 0.0.0.0 advertises the machine's name.")  # fmt: skip
+              help="Address to listen on and to advertise; 0.0.0.0 advertises the machine's name.")  # fmt: skip
 @click.option(
     "--port",
     type=click.IntRange(0, MAX_PORT),
     show_default="9092",
-    help="The port for clients; the controller and the metrics take the next two. 0 takes free ones.",
+    help="Port for clients; the controller and the metrics use the next two ports. 0 chooses free ports.",
 )
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True,
-              help="How many nodes, each a process of its own; their ports follow on.")  # fmt: skip
-@click.option("--registry/--no-registry", default=True, show_default=True, help="A schema registry beside the log.")
-@click.option("--registry-port", type=PORT, default=8081, show_default=True, help="The port of the schema registry.")
-@click.option("--console/--no-console", default=True, show_default=True, help="The web console beside the log.")
-@click.option("--console-port", type=PORT, default=8080, show_default=True, help="The port of the web console.")
+              help="Number of nodes, each in a separate process on the following ports.")  # fmt: skip
+@click.option("--registry/--no-registry", default=True, show_default=True, help="Start a schema registry too.")
+@click.option("--registry-port", type=PORT, default=8081, show_default=True, help="Port of the schema registry.")
+@click.option("--console/--no-console", default=True, show_default=True, help="Start the web console too.")
+@click.option("--console-port", type=PORT, default=8080, show_default=True, help="Port of the web console.")
 @allow_open_option
 def up(
     *,
@@ -44,7 +44,7 @@ def up(
     console_port: int,
     allow_open: bool,
 ) -> None:
-    r"""Start a log on this machine: made and formatted on the first run, found again on the next.
+    r"""Start a log on this machine. The first run creates and formats the directory; later runs use it.
 
     \b
     Examples:

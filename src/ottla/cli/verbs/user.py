@@ -28,7 +28,7 @@ def user() -> None:
 @user.command("list")
 @connected
 def list_(target: Target) -> None:
-    """All users with credentials."""
+    """List all users with credentials."""
     from ottla.cli.terminal.output import show
     from ottla.client.errors import check
     from ottla.protocol.generated.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
@@ -48,12 +48,20 @@ def list_(target: Target) -> None:
 
 @user.command()
 @click.argument("name")
-@click.option("--mechanism", type=click.Choice(MECHANISMS), default="SCRAM-SHA-512", show_default=True)
-@click.option("--iterations", type=click.IntRange(4096, 16384), default=8192, show_default=True)
-@click.password_option(help="The password; asked for without this.")
+@click.option(
+    "--mechanism",
+    type=click.Choice(MECHANISMS),
+    default="SCRAM-SHA-512",
+    show_default=True,
+    help="SCRAM mechanism of the credential.",
+)
+@click.option(
+    "--iterations", type=click.IntRange(4096, 16384), default=8192, show_default=True, help="Rounds of the SCRAM hash."
+)
+@click.password_option(help="Password; without this option the command asks for it.")
 @connected
 def add(target: Target, name: str, mechanism: str, iterations: int, password: str) -> None:
-    """Make a user, or give one a new password."""
+    """Create a user, or change the password of a user."""
     from ottla.cli.kafka.configs_quotas import alter_scram
 
     with target.cluster() as cluster:
@@ -63,10 +71,16 @@ def add(target: Target, name: str, mechanism: str, iterations: int, password: st
 
 @user.command()
 @click.argument("name")
-@click.option("--mechanism", type=click.Choice(MECHANISMS), default="SCRAM-SHA-512", show_default=True)
+@click.option(
+    "--mechanism",
+    type=click.Choice(MECHANISMS),
+    default="SCRAM-SHA-512",
+    show_default=True,
+    help="SCRAM mechanism of the credential.",
+)
 @connected
 def remove(target: Target, name: str, mechanism: str) -> None:
-    """Take a user's credential away."""
+    """Delete a credential of a user."""
     from ottla.cli.kafka.configs_quotas import alter_scram
 
     with target.cluster() as cluster:

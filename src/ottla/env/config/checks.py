@@ -54,7 +54,7 @@ http_address = Check(
     lambda _, v: (
         None
         if not v or v.startswith(("http://", "https://"))
-        else ValueRefusal("It must begin with http:// or https://")
+        else ValueRefusal("The address must begin with http:// or https://")
     ),
     "http://... or https://...",
 )
@@ -103,7 +103,7 @@ def _forgotten(name: str, value: Any) -> ValueRefusal | None:
             )
     if sum(map(len, value)) > MAX_FORGOTTEN_CHARACTERS:
         return ValueRefusal(
-            f"Configuration '{name}' is full: take out the entries that every replica has done", whole=True
+            f"Configuration '{name}' is full: remove the entries that every replica has applied", whole=True
         )
     return None
 
@@ -128,7 +128,7 @@ def java_class(*class_names: str) -> Check:
     would pass.
     """
     options = " or ".join(name or "nothing" for name in class_names) or "nothing: remove the line"
-    why = "Java classes cannot be loaded here, and ignoring this one could let through what it stops"
+    why = "Java classes cannot be loaded here, and ignoring this class could allow what the class refuses"
     return Check(lambda _, v: None if v in class_names else ValueRefusal(why), options)
 
 

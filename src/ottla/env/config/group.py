@@ -16,22 +16,22 @@ class GroupOverrides(Settings):
     __slots__ = ()
 
     consumer_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "A member that is silent this long is out.",
+        INT, 45_000, at_least(1), "The group removes a member that sends no heartbeat for this long.",
         synonyms=_from("group.consumer.session.timeout.ms"),
     )
     consumer_heartbeat_interval_ms: int = setting(
-        INT, 5_000, at_least(1), "How often members report.", synonyms=_from("group.consumer.heartbeat.interval.ms")
+        INT, 5_000, at_least(1), "Interval of heartbeats of members.", synonyms=_from("group.consumer.heartbeat.interval.ms")
     )
     consumer_assignment_interval_ms: int = setting(
         INT, 1_000, at_least(0), "Shortest time between two assignments.",
         synonyms=_from("group.consumer.assignment.interval.ms"),
     )
     share_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "A share member that is silent this long is out.",
+        INT, 45_000, at_least(1), "The share group removes a member that sends no heartbeat for this long.",
         synonyms=_from("group.share.session.timeout.ms"),
     )
     share_heartbeat_interval_ms: int = setting(
-        INT, 5_000, at_least(1), "How often share members report.", synonyms=_from("group.share.heartbeat.interval.ms")
+        INT, 5_000, at_least(1), "Interval of heartbeats of share group members.", synonyms=_from("group.share.heartbeat.interval.ms")
     )
     share_assignment_interval_ms: int = setting(
         INT, 1_000, at_least(0), "Shortest time between two assignments of a share group.",
@@ -42,7 +42,7 @@ class GroupOverrides(Settings):
         synonyms=_from("group.share.record.lock.duration.ms"),
     )
     share_delivery_count_limit: int = setting(
-        INT, 5, at_least(2), "How often a record is delivered before it is given up.",
+        INT, 5, at_least(2), "Most deliveries of a record before the record is archived.",
         synonyms=_from("group.share.delivery.count.limit"),
     )
     share_partition_max_record_locks: int = setting(
@@ -57,14 +57,14 @@ class GroupOverrides(Settings):
         "Whether records of open and aborted transactions are delivered.",
     )
     share_renew_acknowledge_enable: bool = setting(
-        BOOLEAN, True, None, "Let members extend a record's lock by a renewing acknowledgement."
+        BOOLEAN, True, None, "Allow members to extend a record's lock with a renewing acknowledgement."
     )
     streams_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "A streams member that is silent this long is out.",
+        INT, 45_000, at_least(1), "The streams group removes a member that sends no heartbeat for this long.",
         synonyms=_from("group.streams.session.timeout.ms"),
     )
     streams_heartbeat_interval_ms: int = setting(
-        INT, 5_000, at_least(1), "How often streams members report.",
+        INT, 5_000, at_least(1), "Interval of heartbeats of streams group members.",
         synonyms=_from("group.streams.heartbeat.interval.ms"),
     )
     streams_assignment_interval_ms: int = setting(

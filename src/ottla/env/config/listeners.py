@@ -96,7 +96,7 @@ def _parse_endpoint(name: str, text: str, protocols: Mapping[str, str]) -> Endpo
         raise ListenerError(name, f"No security protocol defined for listener {listener}")
     port = int(match["port"])
     if not 0 <= port <= _MAX_PORT:
-        raise ListenerError(name, f"{text} has no usable port; ports go from 0 (any free one) to {_MAX_PORT}")
+        raise ListenerError(name, f"{text} has no usable port; ports go from 0 (any free port) to {_MAX_PORT}")
     return Endpoint(listener, protocols[listener], match["host"] or None, port)
 
 

@@ -145,7 +145,7 @@ def _unknown(properties: Mapping[str, str]) -> Iterator[str]:
         base = listener_base(name)
         if base is not None and base in BrokerConfig.TABLE and _upper_case_listener(name, base):
             lower = name[: -len(base)].lower()
-            yield f"{name}: the listener's name stands in lower case here; write {lower}{base}"
+            yield f"{name}: the listener's name must be in lower case here; write {lower}{base}"
         elif (base or name) not in BrokerConfig.TABLE and _plugin_effect(name) is None:
             yield unknown_line(name)
 
@@ -155,10 +155,10 @@ def unknown_line(name: str) -> str:
     base = listener_base(name)
     if name in REMOVED or name.startswith(_REMOVED_PREFIXES):
         instead = REMOVED.get(name)
-        return f"{name}: removed in Kafka 4.0; " + (f"use {instead}" if instead else "take the line out")
+        return f"{name}: removed in Kafka 4.0; " + (f"use {instead}" if instead else "remove the line")
     import difflib  # only for a file with such a name
 
     near = difflib.get_close_matches(base or name, BrokerConfig.TABLE, n=1, cutoff=0.6)
     prefix = name[: -len(base)] if base is not None and name.startswith(LISTENER_PREFIX) else ""
-    hint = f"did you mean {prefix}{near[0]}?" if near else "take the line out, or see docs/configuration.md"
+    hint = f"did you mean {prefix}{near[0]}?" if near else "remove the line, or see docs/configuration.md"
     return f"{name}: Kafka 4.3 has no such setting; {hint}"

@@ -79,7 +79,7 @@ def _unescape(text: str) -> str:
         if char == "u":
             digits = text[position : position + 4]
             if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
-                raise MalformedEscape(f"malformed \\u escape in {text!r}; it takes four hexadecimal digits")
+                raise MalformedEscape(f"malformed \\u escape in {text!r}; write four hexadecimal digits after \\u")
             out.append(chr(int(digits, 16)))
             position += 4
         else:

@@ -66,7 +66,7 @@ class TopicConfigSettings(Settings):
         synonyms=_from("log.cleaner.delete.retention.ms"),
     )
     file_delete_delay_ms: int = setting(
-        LONG, 60_000, at_least(0), "Wait between taking a segment out of the log and removing its files.",
+        LONG, 60_000, at_least(0), "Wait between removing a segment from the log and deleting its files.",
         synonyms=_from("log.segment.delete.delay.ms"),
     )
     flush_messages: int = setting(
@@ -91,11 +91,11 @@ class TopicConfigSettings(Settings):
         LIST, (), throttled_replicas, "Leader replicas whose replication traffic is throttled."
     )
     local_retention_bytes: int = setting(
-        LONG, -2, at_least(-2), "Bytes kept locally before the tier takes over; -2 follows retention.bytes.",
+        LONG, -2, at_least(-2), "Bytes of a partition kept locally when segments are in the tier; -2 follows retention.bytes.",
         synonyms=_from("log.local.retention.bytes"), effect=NO_TIERS,
     )
     local_retention_ms: int = setting(
-        LONG, -2, at_least(-2), "Time kept locally before the tier takes over; -2 follows retention.ms.",
+        LONG, -2, at_least(-2), "Time that records are kept locally when segments are in the tier; -2 follows retention.ms.",
         synonyms=_from("log.local.retention.ms"), effect=NO_TIERS,
     )
     max_compaction_lag_ms: int = setting(
@@ -118,7 +118,7 @@ class TopicConfigSettings(Settings):
         synonyms=_from("log.message.timestamp.type"),
     )
     min_cleanable_dirty_ratio: float = setting(
-        DOUBLE, 0.5, between(0, 1), "Share of uncompacted bytes at which compaction becomes worth it.",
+        DOUBLE, 0.5, between(0, 1), "Share of uncompacted bytes above which a log is compacted.",
         synonyms=_from("log.cleaner.min.cleanable.ratio"),
     )
     min_compaction_lag_ms: int = setting(
@@ -142,7 +142,7 @@ class TopicConfigSettings(Settings):
         BOOLEAN, False, None, "Move old segments of this topic to a remote tier.", effect=NO_TIERS
     )
     retention_bytes: int = setting(
-        LONG, -1, None, "Largest size of a partition before old segments go; -1 sets no limit.",
+        LONG, -1, None, "Size of a partition above which old segments are deleted; -1 sets no limit.",
         synonyms=_from("log.retention.bytes"),
     )
     retention_ms: int = setting(
@@ -157,7 +157,7 @@ class TopicConfigSettings(Settings):
         synonyms=_from("log.index.size.max.bytes"),
     )
     segment_jitter_ms: int = setting(
-        LONG, 0, at_least(0), "Random time taken off segment.ms so that topics do not roll together.",
+        LONG, 0, at_least(0), "Random time subtracted from segment.ms so that topics do not roll together.",
         synonyms=_from("log.roll.jitter.ms", ("log.roll.jitter.hours", HOUR_MS)),
     )
     segment_ms: int = setting(
@@ -165,19 +165,19 @@ class TopicConfigSettings(Settings):
         synonyms=_from("log.roll.ms", ("log.roll.hours", HOUR_MS)),
     )
     unclean_leader_election_enable: bool = setting(
-        BOOLEAN, False, None, "Let a replica that is not in sync become leader, at the price of lost records.",
+        BOOLEAN, False, None, "Allow a replica that is not in sync to become leader; records can be lost.",
         synonyms=_from("unclean.leader.election.enable"),
     )
 
     # Ottla's own: shown by DescribeConfigs only where they are set, so that a topic looks as Kafka's does.
     ottla_validate_records: bool = setting(
         BOOLEAN, False, None,
-        "Whether records inside of produced batches are read and refused as by Apache Kafka.",
+        "Whether records inside produced batches are validated as in Apache Kafka.",
         synonyms=_from("ottla.validate.records"), internal=True, undeclared=True,
     )
     ottla_schema_validation: str = setting(
         STRING, "off", one_of("off", "refuse", "quarantine"),
-        "What happens to records that do not match their schema: nothing, refused, or put aside.",
+        "Treatment of records that do not match their schema: accept, refuse, or quarantine.",
         internal=True, undeclared=True,
     )
     ottla_schema_validation_fields: tuple[str, ...] = setting(
@@ -189,7 +189,7 @@ class TopicConfigSettings(Settings):
         internal=True, undeclared=True,
     )
     ottla_schema_quarantine_topic: str = setting(
-        STRING, "", None, "Where quarantined records go; the topic's name with .quarantine when empty.",
+        STRING, "", None, "Topic for quarantined records; the topic's name with .quarantine when empty.",
         internal=True, undeclared=True,
     )
     ottla_encryption_forget: tuple[str, ...] = setting(

@@ -45,7 +45,7 @@ def _problem(question: tuple[SchemaText, bytes]) -> str | None:
     try:
         return _validator(schema)(payload)
     except Exception as error:  # noqa: BLE001 - a supervisor: whatever a foreign record does, it is its own error
-        return f"it cannot be checked: {type(error).__name__}"
+        return f"the record cannot be checked: {type(error).__name__}"
 
 
 if __name__ == "__main__":

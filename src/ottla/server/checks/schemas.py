@@ -118,7 +118,7 @@ class RegistrySchemas:
             await asyncio.wait_for(asyncio.gather(*waiting), self._timeout_s)
         except (TimeoutError, ConnectionError) as error:
             # Retriable for every client: the record may be all right.
-            text = f"no schema from the registry: {str(error) or 'it took too long'}"
+            text = f"the registry returned no schema: {str(error) or 'it took too long'}"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error
 
     async def _load(self, key: SchemaKey) -> None:

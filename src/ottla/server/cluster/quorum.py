@@ -51,8 +51,8 @@ RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits until the other voters have its resignation."""
 
 _SNAPSHOT_ADVICE = (
-    "Move the file away if an older one is beside it or the metadata log still begins at offset 0; otherwise put back a "
-    "copy of it, which every other controller has"
+    "Move the file away if an older snapshot is beside it or the metadata log still begins at offset 0. "
+    "Otherwise copy the snapshot from another controller: every controller has it"
 )
 CAUGHT_UP_CHECK_SECONDS = 0.01
 """How often a broker that waits for metadata checks whether it has caught up."""
@@ -169,8 +169,8 @@ class QuorumMember:
         while not self._is_caught_up():
             if self.raft.replica.id_taken:
                 raise StartupError(
-                    f"DUPLICATE_BROKER_REGISTRATION: node.id {self.raft.replica.key.id} is that of the controller "
-                    "that leads the quorum; every node needs its own"
+                    f"DUPLICATE_BROKER_REGISTRATION: node.id {self.raft.replica.key.id} is the node.id of the "
+                    "quorum's leader; set a different node.id for this node"
                 )
             await asyncio.sleep(CAUGHT_UP_CHECK_SECONDS)
 
@@ -213,12 +213,12 @@ class QuorumMember:
         self.driver.respond(outbound, response, connection_refused=connection_refused)
 
     def _on_disk_failure(self, error: OSError) -> None:
-        self._on_failure(f"the metadata log cannot be written any more: {error}")
+        self._on_failure(f"the metadata log cannot be written: {error}")
 
     def _on_bug(self, error: BaseException) -> None:
         """A broken invariant of the quorum: stop rather than continue with a log that may be wrong."""
         log.error("quorum.failed", error=repr(error), exc_info=error)
-        self._on_failure(f"the metadata quorum cannot go on: {error}")
+        self._on_failure(f"the metadata quorum cannot continue: {error}")
 
 
 def controller_settings(config: BrokerConfig, cluster_id: str, storage: Storage) -> ControllerSettings:

@@ -203,7 +203,7 @@ class Registration:
             if response.error_code:
                 break
             await asyncio.sleep(RETRY_MS / 1000)
-        log.warning("controlled_shutdown.ended", reason="the controller did not say that it is safe")
+        log.warning("controlled_shutdown.ended", reason="the controller did not confirm that the shutdown is safe")
 
     def stop(self) -> None:
         if self._heartbeats is not None:

@@ -106,7 +106,7 @@ def _check_cluster_id(text: str) -> None:
     try:
         uuid_from_str(text)
     except ValueError as error:
-        raise StartupError(f"cluster id: {error}; `ottla storage random-uuid` makes one") from error
+        raise StartupError(f"cluster id: {error}; `ottla storage random-uuid` prints a new id") from error
 
 
 def _voters(config: BrokerConfig, text: str | None) -> VoterSet | None:

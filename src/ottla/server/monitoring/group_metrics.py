@@ -23,10 +23,10 @@ _STATES = {
     GroupKind.STREAMS: ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
 _REBALANCES = {
-    GroupKind.CLASSIC: ("group-completed-rebalance-count", "Rebalances of classic groups that were completed here."),
-    GroupKind.CONSUMER: ("consumer-group-rebalance-count", "Rebalances of consumer groups that began here."),
-    GroupKind.SHARE: ("share-group-rebalance-count", "Rebalances of share groups that began here."),
-    GroupKind.STREAMS: ("streams-group-rebalance-count", "Rebalances of streams groups that began here."),
+    GroupKind.CLASSIC: ("group-completed-rebalance-count", "Rebalances of classic groups that this broker completed."),
+    GroupKind.CONSUMER: ("consumer-group-rebalance-count", "Rebalances of consumer groups that this broker started."),
+    GroupKind.SHARE: ("share-group-rebalance-count", "Rebalances of share groups that this broker started."),
+    GroupKind.STREAMS: ("streams-group-rebalance-count", "Rebalances of streams groups that this broker started."),
 }
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
 _COORDINATOR = "kafka_server_group_coordinator_metrics_"
@@ -50,23 +50,23 @@ def _share_metric(kind: str, group: str, bean: str, doc: str) -> Metric:
 
 
 GROUP_METRICS = (
-    _manager_metric("NumOffsets", "Committed offsets kept here."),
-    _manager_metric("NumGroups", "Classic groups coordinated here."),
-    *(_manager_metric(f"NumGroups{state}", f"Of those, in the state {state}.") for state in _CLASSIC_STATES),
-    _coordinator_metric("group-count", "protocol", "Groups coordinated here, by protocol."),
-    _coordinator_metric("consumer-group-count", "state", "Consumer groups coordinated here, by state."),
-    _coordinator_metric("share-group-count", "state", "Share groups coordinated here, by state."),
-    _coordinator_metric("streams-group-count", "state", "Streams groups coordinated here, by state."),
+    _manager_metric("NumOffsets", "Committed offsets that this broker keeps."),
+    _manager_metric("NumGroups", "Classic groups that this broker coordinates."),
+    *(_manager_metric(f"NumGroups{state}", f"Classic groups that this broker coordinates, in the state {state}.") for state in _CLASSIC_STATES),
+    _coordinator_metric("group-count", "protocol", "Groups that this broker coordinates, by protocol."),
+    _coordinator_metric("consumer-group-count", "state", "Consumer groups that this broker coordinates, by state."),
+    _coordinator_metric("share-group-count", "state", "Share groups that this broker coordinates, by state."),
+    _coordinator_metric("streams-group-count", "state", "Streams groups that this broker coordinates, by state."),
     *(_coordinator_metric(name, "", doc) for name, doc in _REBALANCES.values()),
-    _share_metric("counter", "GroupMetrics", "RecordAcknowledgementsPerSec", "Records that members have spoken of, by what they said."),
-    _share_metric("gauge", "PartitionMetrics", "InFlightMessageCount", "Records between the start and what was given out last."),
-    _share_metric("gauge", "PartitionMetrics", "InFlightBatchCount", "Ranges of those that are in one state."),
-    _share_metric("counter", "PartitionMetrics", "AcquisitionLockTimeoutPerSec", "Records whose lock ended before a word of their member."),
-    _share_metric("gauge", "SessionCache", "ShareSessionsCount", "Members that read here."),
-    _share_metric("gauge", "SessionCache", "SharePartitionsCount", "Partitions that they have named."),
-    Metric("ottla_group_lag_records", "gauge", "", "Records that a group coordinated here has not read yet."),
-    Metric("ottla_group_lag_seconds", "gauge", "", "Age of the first of those, by its timestamp."),
-    Metric("ottla_group_count", "gauge", "", "Groups coordinated here, by kind and state."),
+    _share_metric("counter", "GroupMetrics", "RecordAcknowledgementsPerSec", "Records that members acknowledged, by kind of acknowledgement."),
+    _share_metric("gauge", "PartitionMetrics", "InFlightMessageCount", "Records between the share partition's start offset and end offset."),
+    _share_metric("gauge", "PartitionMetrics", "InFlightBatchCount", "Ranges of in-flight records that are in one state."),
+    _share_metric("counter", "PartitionMetrics", "AcquisitionLockTimeoutPerSec", "Records whose lock expired before their member acknowledged them."),
+    _share_metric("gauge", "SessionCache", "ShareSessionsCount", "Share sessions on this broker."),
+    _share_metric("gauge", "SessionCache", "SharePartitionsCount", "Partitions in the share sessions of this broker."),
+    Metric("ottla_group_lag_records", "gauge", "", "Records that a group of this coordinator has not read yet."),
+    Metric("ottla_group_lag_seconds", "gauge", "", "Age of the oldest record that the group has not read, by its timestamp."),
+    Metric("ottla_group_count", "gauge", "", "Groups that this broker coordinates, by kind and state."),
 )  # fmt: skip
 
 

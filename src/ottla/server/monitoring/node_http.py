@@ -28,8 +28,8 @@ _BREATH = 256
 """Flows of the lineage between two turns of the loop."""
 _NOT_YET = HttpAnswer("starting\n", status=503)
 _NO_LOGIN = (
-    "lineage names clients and principals, and nobody has to log in here: set ottla.http.users.file, or let "
-    "ottla.http.listener be a loopback address\n"
+    "lineage names clients and principals, and this listener requires no login: "
+    "set ottla.http.users.file, or set ottla.http.listener to a loopback address\n"
 )
 
 
@@ -118,7 +118,7 @@ class Monitoring:
         if isinstance(self._told_of, Broker):
             registration = self._told_of.image.brokers.get(self._told_of.node_id)
             if registration is None or registration.fenced:
-                return HttpAnswer("not registered, or fenced\n", status=503)
+                return HttpAnswer("the broker is not registered, or fenced\n", status=503)
         return HttpAnswer("ready\n")
 
     async def _lineage(self) -> HttpAnswer:

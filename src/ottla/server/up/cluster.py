@@ -51,7 +51,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 90.0
 
 PROPERTIES = """\
-# Written by `ottla up --nodes {nodes}`; yours to change. These are Kafka's own names: Apache Kafka starts on this file too.
+# Written by `ottla up --nodes {nodes}`. You may change this file. The properties have Kafka's names: Apache Kafka starts with this file too.
 process.roles={roles}
 node.id={node}
 listeners={listeners}
@@ -67,9 +67,9 @@ transaction.state.log.min.isr={min_isr}
 share.coordinator.state.topic.replication.factor={factor}
 share.coordinator.state.topic.min.isr={min_isr}
 group.initial.rebalance.delay.ms=0
-# Of Ottla's own: metrics, health and lineage over HTTP.
+# Property of Ottla only: metrics, health and lineage over HTTP.
 ottla.http.listener={host}:{http_port}
-# The nodes share this machine's cores: none of them keeps one busy while it waits.
+# The nodes share this machine's cores: no node polls a core while it waits.
 ottla.busy.poll.us=0
 """
 
@@ -102,7 +102,7 @@ def up_cluster(
 
     def started(addresses: list[str]) -> None:
         print(f"ottla is up at {','.join(addresses)} ({nodes} nodes in {directory})", flush=True)
-        print("Ctrl-C stops it.", flush=True)
+        print("Ctrl-C stops the nodes.", flush=True)
         if registry_port is not None:
             command = registry_command(",".join(addresses), near_host, registry_port)
             command[command.index("--replication-factor") + 1] = str(min(nodes, MAX_FACTOR))

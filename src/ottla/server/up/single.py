@@ -21,7 +21,7 @@ WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only with --h
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 PROPERTIES = """\
-# Written by `ottla up`; yours to change. These are Kafka's own names: Apache Kafka starts on this file too.
+# Written by `ottla up`. You may change this file. The properties have Kafka's names: Apache Kafka starts with this file too.
 process.roles=broker,controller
 node.id=1
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
@@ -35,7 +35,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-# Of Ottla's own: metrics, health and lineage over HTTP.
+# Property of Ottla only: metrics, health and lineage over HTTP.
 ottla.http.listener={host}:{http_port}
 """
 
@@ -90,8 +90,8 @@ def listen_address(file: Path, host: str | None, port: int | None) -> tuple[str,
     for option, value, text in (("--host", host, f"//{host}:"), ("--port", port, f":{port},")):
         if listeners is not None and value and text not in f"{listeners},":
             raise StartupError(
-                f"{file} says listeners={listeners}, and {option} {value} is for a directory that is not there yet; "
-                "change the file, or take another --dir"
+                f"{file} has listeners={listeners}, and {option} {value} applies to a new directory only; "
+                "change the file, or choose another --dir"
             )
     return host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
 
@@ -168,4 +168,4 @@ def write_properties(file: Path, text: str) -> None:
 
 def _greet(node: Node) -> None:
     print(f"ottla is up at {node.bootstrap_servers} (data in {', '.join(node.config.data_dirs)})", flush=True)
-    print("Ctrl-C stops it.", flush=True)
+    print("Ctrl-C stops the log.", flush=True)

@@ -24,7 +24,7 @@ class GroupSettings(Settings):
         INT, 2, at_least(1), "Threads for the coordinator's background work.", importance=HIGH, effect=NO_THREADS
     )
     group_coordinator_append_linger_ms: int = setting(
-        INT, -1, at_least(-1), "How long group records are gathered before a write; -1 adapts.", effect=NO_LINGER,
+        INT, -1, at_least(-1), "How long the coordinator gathers group records before a write; -1 adapts to the load.", effect=NO_LINGER,
     )
     group_coordinator_cached_buffer_max_bytes: int = setting(
         INT, 1_048_588, at_least(524_288), "Largest write buffer that a coordinator keeps.", mode=CLUSTER, effect=NO_LINGER,
@@ -33,38 +33,38 @@ class GroupSettings(Settings):
         INT, 3000, None, "Wait for more members before an empty classic group's first rebalance."
     )
     group_max_session_timeout_ms: int = setting(
-        INT, 1_800_000, None, "Longest session timeout a classic member may ask for."
+        INT, 1_800_000, None, "Longest session timeout that a classic member may request."
     )
     group_min_session_timeout_ms: int = setting(
-        INT, 6000, None, "Shortest session timeout a classic member may ask for."
+        INT, 6000, None, "Shortest session timeout that a classic member may request."
     )
     group_max_size: int = setting(INT, INT_MAX, at_least(1), "Most members of a classic group.")
     group_consumer_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "A consumer group's member that is silent this long is out."
+        INT, 45_000, at_least(1), "A consumer group removes a member that sends no heartbeat for this long."
     )
     group_consumer_min_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "Smallest value that a group may set."
+        INT, 45_000, at_least(1), "Smallest consumer.session.timeout.ms that a group may set."
     )
     group_consumer_max_session_timeout_ms: int = setting(
-        INT, 60_000, at_least(1), "Largest value that a group may set."
+        INT, 60_000, at_least(1), "Largest consumer.session.timeout.ms that a group may set."
     )
     group_consumer_heartbeat_interval_ms: int = setting(
-        INT, 5000, at_least(1), "How often members of a consumer group report."
+        INT, 5000, at_least(1), "Interval of heartbeats of consumer group members."
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(
-        INT, 5000, at_least(1), "Smallest value that a group may set."
+        INT, 5000, at_least(1), "Smallest consumer.heartbeat.interval.ms that a group may set."
     )
     group_consumer_max_heartbeat_interval_ms: int = setting(
-        INT, 15_000, at_least(1), "Largest value that a group may set."
+        INT, 15_000, at_least(1), "Largest consumer.heartbeat.interval.ms that a group may set."
     )
     group_consumer_assignment_interval_ms: int = setting(
         INT, 1000, at_least(0), "Shortest time between two assignments of a consumer group.", mode=CLUSTER
     )
     group_consumer_min_assignment_interval_ms: int = setting(
-        INT, 0, at_least(0), "Smallest value that a group may set."
+        INT, 0, at_least(0), "Smallest consumer.assignment.interval.ms that a group may set."
     )
     group_consumer_max_assignment_interval_ms: int = setting(
-        INT, 15_000, at_least(0), "Largest value that a group may set."
+        INT, 15_000, at_least(0), "Largest consumer.assignment.interval.ms that a group may set."
     )
     group_consumer_assignors: tuple[str, ...] = setting(
         LIST, ("uniform", "range"), list_of(may_be_empty=False), "Server-side assignors; the first is the default."
@@ -72,34 +72,34 @@ class GroupSettings(Settings):
     group_consumer_max_size: int = setting(INT, INT_MAX, at_least(1), "Most members of a consumer group.")
     group_consumer_migration_policy: str = setting(
         STRING, "bidirectional", one_of_any_case("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
-        "Which moves between classic and consumer groups are allowed.",
+        "Allowed conversions between classic and consumer groups.",
     )
     group_consumer_regex_refresh_interval_ms: int = setting(
         INT, 600_000, at_least(10_000),
         "How often regular expressions are matched against the topics again.", internal=True,
     )
     group_streams_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "A streams group's member that is silent this long is out."
+        INT, 45_000, at_least(1), "A streams group removes a member that sends no heartbeat for this long."
     )
     group_streams_min_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "Smallest value that a group may set."
+        INT, 45_000, at_least(1), "Smallest streams.session.timeout.ms that a group may set."
     )
-    group_streams_max_session_timeout_ms: int = setting(INT, 60_000, at_least(1), "Largest value that a group may set.")
+    group_streams_max_session_timeout_ms: int = setting(INT, 60_000, at_least(1), "Largest streams.session.timeout.ms that a group may set.")
     group_streams_heartbeat_interval_ms: int = setting(
-        INT, 5000, at_least(1), "How often members of a streams group report."
+        INT, 5000, at_least(1), "Interval of heartbeats of streams group members."
     )
     group_streams_min_heartbeat_interval_ms: int = setting(
-        INT, 5000, at_least(1), "Smallest value that a group may set."
+        INT, 5000, at_least(1), "Smallest streams.heartbeat.interval.ms that a group may set."
     )
     group_streams_max_heartbeat_interval_ms: int = setting(
-        INT, 15_000, at_least(1), "Largest value that a group may set."
+        INT, 15_000, at_least(1), "Largest streams.heartbeat.interval.ms that a group may set."
     )
     group_streams_assignment_interval_ms: int = setting(
         INT, 1000, at_least(0), "Shortest time between two assignments of a streams group.", mode=CLUSTER
     )
-    group_streams_min_assignment_interval_ms: int = setting(INT, 0, at_least(0), "Smallest value that a group may set.")
+    group_streams_min_assignment_interval_ms: int = setting(INT, 0, at_least(0), "Smallest streams.assignment.interval.ms that a group may set.")
     group_streams_max_assignment_interval_ms: int = setting(
-        INT, 15_000, at_least(0), "Largest value that a group may set."
+        INT, 15_000, at_least(0), "Largest streams.assignment.interval.ms that a group may set."
     )
     group_streams_initial_rebalance_delay_ms: int = setting(
         INT, 3000, at_least(0), "Wait for more members before a streams group's first assignment."
@@ -108,7 +108,7 @@ class GroupSettings(Settings):
     group_streams_max_standby_replicas: int = setting(INT, 2, at_least(0), "Most standby copies that a group may set.")
     group_streams_max_size: int = setting(INT, INT_MAX, at_least(1), "Most members of a streams group.")
     offset_metadata_max_bytes: int = setting(
-        INT, 4096, None, "Longest text that may come with a committed offset.", importance=HIGH
+        INT, 4096, None, "Longest metadata text of a committed offset, in bytes.", importance=HIGH
     )
     offsets_commit_timeout_ms: int = setting(
         INT, 5000, at_least(1), "Longest wait until a commit is replicated.", importance=HIGH
@@ -120,7 +120,7 @@ class GroupSettings(Settings):
         INT, 10_080, at_least(1), "How long offsets of an empty group are kept.", importance=HIGH
     )
     offsets_retention_check_interval_ms: int = setting(
-        LONG, 600_000, at_least(1), "How often old offsets are looked for.", importance=HIGH
+        LONG, 600_000, at_least(1), "Interval of the search for expired offsets.", importance=HIGH
     )
     offsets_topic_compression_codec: int = setting(
         INT, 0, codec, "Codec number of the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", importance=HIGH

@@ -36,7 +36,7 @@ class LogSettings(Settings):
         "Directories of the data; partitions are spread over them.", importance=HIGH,
     )
     cordoned_log_dirs: tuple[str, ...] = setting(
-        LIST, (), list_of(), "Directories that get no new partitions; * means all.", mode=PER_BROKER
+        LIST, (), list_of(), "Directories that receive no new partitions; * means all.", mode=PER_BROKER
     )
     log_dir_failure_timeout_ms: int = setting(
         LONG, 30_000, at_least(1),
@@ -52,9 +52,9 @@ class LogSettings(Settings):
     log_roll_hours: int = setting(INT, 168, at_least(1), "Age in hours at which a segment is closed.", importance=HIGH)
     log_roll_jitter_ms: int | None = setting(
         LONG, None, None,
-        "Random time taken off log.roll.ms; log.roll.jitter.hours unless set.", importance=HIGH, mode=CLUSTER,
+        "Random time subtracted from log.roll.ms; log.roll.jitter.hours unless set.", importance=HIGH, mode=CLUSTER,
     )
-    log_roll_jitter_hours: int = setting(INT, 0, at_least(0), "Random hours taken off the roll time.", importance=HIGH)
+    log_roll_jitter_hours: int = setting(INT, 0, at_least(0), "Random hours subtracted from the roll time.", importance=HIGH)
     log_retention_ms: int | None = setting(
         LONG, None, None,
         "Age at which a segment is deleted; -1 never; before minutes and hours.", importance=HIGH, mode=CLUSTER,
@@ -64,9 +64,9 @@ class LogSettings(Settings):
     )
     log_retention_hours: int = setting(INT, 168, None, "Age in hours at which a segment is deleted.", importance=HIGH)
     log_retention_bytes: int = setting(
-        LONG, -1, None, "Size of a partition before old segments go; -1 sets no limit.", importance=HIGH, mode=CLUSTER
+        LONG, -1, None, "Size of a partition above which old segments are deleted; -1 sets no limit.", importance=HIGH, mode=CLUSTER
     )
-    log_retention_check_interval_ms: int = setting(LONG, 300_000, at_least(1), "How often old segments are looked for.")
+    log_retention_check_interval_ms: int = setting(LONG, 300_000, at_least(1), "Interval of the search for old segments.")
     log_cleanup_policy: tuple[str, ...] = setting(
         LIST, ("delete",), list_of(("compact", "delete")),
         "What happens to old segments: delete, compact, or both.", mode=CLUSTER,
@@ -89,10 +89,10 @@ class LogSettings(Settings):
         LONG, LONG_MAX, None, "How often it is checked whether a log must be synced.", importance=HIGH
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
-        INT, 60_000, at_least(0), "How often the recovery points are written down.", importance=HIGH
+        INT, 60_000, at_least(0), "Interval of writes of the recovery points.", importance=HIGH
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        INT, 60_000, at_least(0), "How often the log start offsets are written down.", importance=HIGH
+        INT, 60_000, at_least(0), "Interval of writes of the log start offsets.", importance=HIGH
     )
     log_segment_delete_delay_ms: int = setting(
         LONG, 60_000, at_least(0),
@@ -148,7 +148,7 @@ class LogSettings(Settings):
         DOUBLE, DOUBLE_MAX, None, "Most bytes per second that compaction reads and writes.", mode=CLUSTER
     )
     log_cleaner_min_cleanable_ratio: float = setting(
-        DOUBLE, 0.5, between(0, 1), "Share of uncompacted bytes at which compaction becomes worth it.", mode=CLUSTER
+        DOUBLE, 0.5, between(0, 1), "Share of uncompacted bytes above which a log is compacted.", mode=CLUSTER
     )
     log_cleaner_min_compaction_lag_ms: int = setting(
         LONG, 0, at_least(0), "A record stays uncompacted at least this long.", mode=CLUSTER

@@ -31,14 +31,14 @@ class NetworkSettings(Settings):
     )
     advertised_listeners: tuple[str, ...] | None = setting(
         LIST, None, list_of(may_be_empty=False),
-        "Addresses that clients are told; the listeners themselves unless set.", importance=HIGH,
+        "Addresses that clients connect to, as returned in metadata; listeners unless set.", importance=HIGH,
     )
     listener_security_protocol_map: str = setting(
         STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None,
         "Security protocol of each listener name: NAME:PLAINTEXT,...", importance=LOW, mode=PER_BROKER,
     )
     inter_broker_listener_name: str | None = setting(
-        STRING, None, None, "The listener that brokers use among themselves."
+        STRING, None, None, "Name of the listener that brokers use to reach each other."
     )
     security_inter_broker_protocol: str = setting(
         STRING, "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -80,7 +80,7 @@ class NetworkSettings(Settings):
     )
     max_connections_per_ip: int = setting(INT, INT_MAX, at_least(0), "Most connections from one address.", mode=CLUSTER)
     max_connections_per_ip_overrides: str = setting(
-        STRING, "", None, "Own limits of some addresses: host:number,...", mode=CLUSTER
+        STRING, "", None, "Limits of connections for single addresses: host:number,...", mode=CLUSTER
     )
     max_connection_creation_rate: int = setting(
         INT, INT_MAX, at_least(0), "Most new connections per second; also per listener by prefix.", mode=CLUSTER
@@ -92,7 +92,7 @@ class NetworkSettings(Settings):
         LONG, -1, None, "Bytes of requests that may wait before reading pauses; -1 sets no limit."
     )
     fetch_max_bytes: int = setting(
-        INT, 57_671_680, at_least(1024), "Most bytes in one fetch answer, whatever the client asks for."
+        INT, 57_671_680, at_least(1024), "Most bytes in one fetch response; a larger request of a client is reduced."
     )
     max_incremental_fetch_session_cache_slots: int = setting(INT, 1000, at_least(0), "Fetch sessions kept at once.")
 # fmt: on

@@ -33,21 +33,21 @@ class NodeSettings(Settings):
     )
     node_id: int = setting(INT, REQUIRED, at_least(0), "The node's id, unique in the cluster.", importance=HIGH)
     broker_id: int = setting(
-        INT, -1, None, "Older name of node.id; when both are given they must agree.", importance=HIGH
+        INT, -1, None, "Older name of node.id; both must have the same value if both are set.", importance=HIGH
     )
     broker_rack: str | None = setting(
-        STRING, None, None, "Where this broker stands; replicas of a partition are spread over racks."
+        STRING, None, None, "Rack of this broker; replicas of a partition are spread over racks."
     )
     auto_create_topics_enable: bool = setting(
         BOOLEAN, True, None, "Create a topic when a client first asks for its metadata.", importance=HIGH
     )
-    delete_topic_enable: bool = setting(BOOLEAN, True, None, "Whether DeleteTopics is obeyed.", importance=HIGH)
+    delete_topic_enable: bool = setting(BOOLEAN, True, None, "Whether topics may be deleted.", importance=HIGH)
     num_partitions: int = setting(INT, 1, at_least(1), "Partitions of a topic that is created without a number.")
     default_replication_factor: int = setting(INT, 1, None, "Replicas of a topic that is created without a number.")
     request_timeout_ms: int = setting(
         INT, 30_000, None, "Longest wait of this node's own requests to other nodes.", importance=HIGH
     )
-    controlled_shutdown_enable: bool = setting(BOOLEAN, True, None, "Hand leadership over before the node stops.")
+    controlled_shutdown_enable: bool = setting(BOOLEAN, True, None, "Move leadership to other brokers before the node stops.")
     background_threads: int = setting(
         INT, 10, at_least(1), "Threads for background work.", importance=HIGH, mode=CLUSTER, effect=NO_THREADS
     )

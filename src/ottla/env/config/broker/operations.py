@@ -52,6 +52,6 @@ class OperationsSettings(Settings):
         LIST, (), list_of(), "Classes that report the older metrics.", importance=LOW, effect=NO_REPORTERS
     )
     kafka_metrics_polling_interval_secs: int = setting(
-        INT, 10, at_least(1), "How often the older reporters are asked.", importance=LOW, effect=NO_REPORTERS
+        INT, 10, at_least(1), "Interval of the older reporters.", importance=LOW, effect=NO_REPORTERS
     )
 # fmt: on

@@ -13,16 +13,16 @@ class OttlaSettings(Settings):
 
     ottla_ssl_security_level: int = setting(
         INT, -1, between(-1, 5),
-        "OpenSSL's security level: 0 takes chains signed with SHA-1 and short keys, -1 the library's own.",
+        "OpenSSL's security level: 0 accepts chains with SHA-1 and short keys; -1 is the library's default.",
         undeclared=True,
     )
     ottla_sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
         LIST, (), list_of(),
-        "Addresses that sasl.oauthbearer.jwks.endpoint.url may name; none other is ever opened.", undeclared=True,
+        "Addresses that sasl.oauthbearer.jwks.endpoint.url may name; the node refuses to open others.", undeclared=True,
     )
     ottla_sasl_oauthbearer_unsecured_enable: bool = setting(
         BOOLEAN, False, None,
-        "Take OAUTHBEARER tokens that nobody signed, for development: any client can name itself.", undeclared=True,
+        "Accept unsigned OAUTHBEARER tokens, for development only: a client can claim any name.", undeclared=True,
     )
     ottla_encryption_master_key_file: str | None = setting(
         STRING, None, None,
@@ -33,7 +33,7 @@ class OttlaSettings(Settings):
     )
     ottla_encryption_master_key_command: str | None = setting(
         PASSWORD, None, None,
-        "Command that prints the master keys, as in the file; run at start and again as refresh.ms says.",
+        "Command that prints the master keys, as in the file; run at start and every refresh.ms.",
         undeclared=True,
     )
     ottla_encryption_master_key_url: str | None = setting(
@@ -62,18 +62,18 @@ class OttlaSettings(Settings):
     )
     ottla_http_listener: str = setting(
         STRING, "", None,
-        "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
+        "HOST:PORT where the node serves metrics, health and lineage over HTTP; empty serves none.", undeclared=True,
     )
     ottla_http_users_file: str | None = setting(
         STRING, None, None,
-        "Who may read metrics and lineage over HTTP: a users file, NAME:ROLE:HASH a line; health stays open.",
+        "File of users who may read metrics and lineage over HTTP, one NAME:ROLE:HASH a line; health needs no login.",
         undeclared=True,
     )
     ottla_http_tls_certificate: str | None = setting(
         STRING, None, None, "PEM file with the certificate chain, for HTTPS on ottla.http.listener.", undeclared=True
     )
     ottla_http_tls_key: str | None = setting(
-        STRING, None, None, "PEM file with the key of the certificate, where it is not in the same file.",
+        STRING, None, None, "PEM file with the key of the certificate, if the key is not in the certificate's file.",
         undeclared=True,
     )
     ottla_http_tls_client_ca: str | None = setting(
@@ -81,33 +81,33 @@ class OttlaSettings(Settings):
     )
     ottla_http_allowed_hosts: tuple[str, ...] = setting(
         LIST, (), list_of(),
-        "Further host names for ottla.http.listener; loopback, addresses and the advertised names are known.",
+        "Additional host names for ottla.http.listener; loopback, addresses and advertised names are always accepted.",
         undeclared=True,
     )
     ottla_http_max_connections: int = setting(
-        INT, 64, at_least(1), "HTTP connections at once; the one that has been idle longest makes room for a new one.",
+        INT, 64, at_least(1), "Most HTTP connections at once; a new connection closes the connection that was idle longest.",
         undeclared=True,
     )
     ottla_http_request_timeout_ms: int = setting(
-        INT, 10_000, at_least(1), "How long an HTTP connection may take from its beginning to the end of its answer.",
+        INT, 10_000, at_least(1), "Longest time from the start of an HTTP connection to the end of its response.",
         undeclared=True,
     )
     ottla_allow_open: bool = setting(
         BOOLEAN, False, None,
-        "Let ottla.http.listener serve an address other than loopback without a login.", undeclared=True,
+        "Allow ottla.http.listener to serve an address other than loopback without a login.", undeclared=True,
     )
     ottla_busy_poll_us: int = setting(
         INT, 200, between(0, 10_000),
-        "How long to look for the next request before sleeping, while small ones come one upon the other.",
+        "How long a busy node polls for the next small request before it sleeps.",
         undeclared=True,
     )
     ottla_traces_endpoint: str = setting(
         STRING, "", http_address,
-        "OpenTelemetry collector, http://HOST:4318/v1/traces, that gets a span for each request; empty: none.",
+        "OpenTelemetry collector that receives a span for each request, as http://HOST:4318/v1/traces; empty sends none.",
         undeclared=True,
     )
     ottla_traces_sample_ratio: float = setting(
-        DOUBLE, 1.0, between(0, 1), "The part of the requests that become spans.", undeclared=True
+        DOUBLE, 1.0, between(0, 1), "Share of requests that become spans, from 0 to 1.", undeclared=True
     )
     ottla_audit_enable: bool = setting(
         BOOLEAN, False, None, "Whether logins, refusals and changes are written to __ottla_audit.", undeclared=True
@@ -118,34 +118,34 @@ class OttlaSettings(Settings):
     )
     ottla_validate_records: bool = setting(
         BOOLEAN, False, None,
-        "Whether records inside of produced batches are read and refused as by Apache Kafka, on all topics.",
+        "Whether records inside produced batches are validated as in Apache Kafka, on all topics.",
         mode=CLUSTER, undeclared=True,
     )
     ottla_request_max_elements: int = setting(
         INT, 1_000_000, at_least(1000),
-        "Elements (topics, groups, ...) that one request may have; a larger one closes its connection.",
+        "Most elements (topics, groups, ...) of one request; a larger request closes its connection.",
         undeclared=True,
     )
     ottla_request_max_changes: int = setting(
         INT, 10_000, at_least(1000),
-        "Elements of one request that changes groups, topics, settings or ACLs, which is done in one step.",
+        "Most elements of one request that changes groups, topics, settings or ACLs in one step.",
         undeclared=True,
     )
     ottla_response_max_elements: int = setting(
         INT, 4_000_000, at_least(1000),
-        "Elements that are built and written for one answer; a request for more closes its connection.",
+        "Most elements of one response; a request for more closes its connection.",
         undeclared=True,
     )
     ottla_response_max_queued_bytes: int = setting(
         LONG, 268_435_456, at_least(1_048_576),
-        "Memory of answers that clients have not read; above it the oldest one loses its connection.",
+        "Most bytes of responses that clients have not read; above this limit the oldest connection is closed.",
         undeclared=True,
     )
     ottla_schema_registry_url: str | None = setting(
-        STRING, None, None, "The schema registry that ottla.schema.validation of topics asks.", undeclared=True
+        STRING, None, None, "URL of the schema registry that ottla.schema.validation of topics uses.", undeclared=True
     )
     ottla_schema_validation_max_schemas: int = setting(
-        INT, 1000, at_least(1), "Schemas that are kept ready to check records with.", undeclared=True
+        INT, 1000, at_least(1), "Most schemas in the cache that checks records.", undeclared=True
     )
     ottla_schema_validation_max_record_bytes: int = setting(
         INT, 4 * 1024 * 1024, at_least(1), "The largest key or value that is checked against a schema; larger ones are refused.",
@@ -153,10 +153,10 @@ class OttlaSettings(Settings):
     )
     ottla_schema_validation_max_ms: int = setting(
         INT, 5000, at_least(1),
-        "How long the records of one batch may take to be checked; then the batch is refused.",
+        "Longest time to check the records of one batch; a slower batch is refused.",
         undeclared=True,
     )
     ottla_schema_registry_timeout_ms: int = setting(
-        INT, 5000, at_least(1), "How long a produce waits for a schema that is not known yet.", undeclared=True
+        INT, 5000, at_least(1), "How long a produce request waits for a schema that is not cached.", undeclared=True
     )
 # fmt: on

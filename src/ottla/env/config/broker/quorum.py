@@ -14,15 +14,15 @@ class QuorumSettings(Settings):
 
     controller_listener_names: tuple[str, ...] = setting(
         LIST, REQUIRED, list_of(may_be_empty=False),
-        "Listeners that speak to controllers; the first is the one brokers use.", importance=HIGH,
+        "Names of the controllers' listeners; brokers use the first.", importance=HIGH,
     )
     controller_quorum_voters: tuple[str, ...] = setting(
         LIST, (), voters,
-        "The fixed voters, as id@host:port,...; leave empty for a quorum that can change.", importance=HIGH,
+        "The fixed voters, as id@host:port,...; leave empty for a dynamic quorum.", importance=HIGH,
     )
     controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
         LIST, (), bootstrap_servers,
-        "Addresses where a node of a changeable quorum asks for the leader.", importance=HIGH,
+        "Addresses where a node of a dynamic quorum asks for the leader.", importance=HIGH,
     )
     controller_quorum_auto_join_enable: bool = setting(
         BOOLEAN, False, None, "A controller that is not a voter yet adds itself.", importance=LOW
@@ -98,8 +98,8 @@ class QuorumSettings(Settings):
         LONG, 60_000, None,
         "Wait before files of the metadata log are removed, for tests.", importance=LOW, internal=True, effect=METADATA_FILES,
     )
-    broker_heartbeat_interval_ms: int = setting(INT, 2000, None, "How often a broker reports to the controller.")
-    broker_session_timeout_ms: int = setting(INT, 9000, None, "A broker that has not reported this long is fenced.")
+    broker_heartbeat_interval_ms: int = setting(INT, 2000, None, "Interval of heartbeats from a broker to the controller.")
+    broker_session_timeout_ms: int = setting(INT, 9000, None, "A broker that sends no heartbeat for this long is fenced.")
     initial_broker_registration_timeout_ms: int = setting(
         INT, 60_000, None, "A broker that cannot register within this time stops."
     )

@@ -13,10 +13,10 @@ class RemoteSettings(Settings):
     __slots__ = ()
 
     log_local_retention_bytes: int = setting(
-        LONG, -2, at_least(-2), "Bytes kept locally before the tier takes over.", mode=CLUSTER, effect=NO_TIERS
+        LONG, -2, at_least(-2), "Bytes of a partition kept locally when segments are in the tier.", mode=CLUSTER, effect=NO_TIERS
     )
     log_local_retention_ms: int = setting(
-        LONG, -2, at_least(-2), "Time kept locally before the tier takes over.", mode=CLUSTER, effect=NO_TIERS
+        LONG, -2, at_least(-2), "Time that records are kept locally when segments are in the tier.", mode=CLUSTER, effect=NO_TIERS
     )
     remote_fetch_max_wait_ms: int = setting(
         INT, 500, at_least(1), "Longest wait for a read from the tier.", mode=CLUSTER, effect=NO_TIERS
@@ -59,7 +59,7 @@ class RemoteSettings(Settings):
         INT, 2, at_least(1), "Threads for followers of tiered partitions.", mode=CLUSTER, effect=NO_TIERS
     )
     remote_log_manager_task_interval_ms: int = setting(
-        LONG, 30_000, at_least(1), "How often segments are looked for that can move.", importance=LOW, effect=NO_TIERS
+        LONG, 30_000, at_least(1), "Interval of the search for segments that can move to the tier.", importance=LOW, effect=NO_TIERS
     )
     remote_log_manager_task_retry_backoff_max_ms: int = setting(
         LONG, 30_000, at_least(1),

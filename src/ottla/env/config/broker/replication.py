@@ -17,13 +17,13 @@ class ReplicationSettings(Settings):
     )
     unclean_leader_election_enable: bool = setting(
         BOOLEAN, False, None,
-        "Let a replica that is not in sync lead, at the price of lost records.", importance=HIGH, mode=CLUSTER,
+        "Allow a replica that is not in sync to become leader; records can be lost.", importance=HIGH, mode=CLUSTER,
     )
     unclean_leader_election_interval_ms: int = setting(
-        LONG, 300_000, at_least(1), "How often unclean elections are looked for.", internal=True
+        LONG, 300_000, at_least(1), "Interval of the search for partitions that need an unclean election.", internal=True
     )
     auto_leader_rebalance_enable: bool = setting(
-        BOOLEAN, True, None, "Give leadership back to the preferred replicas.", importance=HIGH
+        BOOLEAN, True, None, "Move leadership back to the preferred replicas.", importance=HIGH
     )
     leader_imbalance_check_interval_seconds: int = setting(
         LONG, 300, at_least(1), "How often leadership is balanced.", importance=HIGH
@@ -35,16 +35,16 @@ class ReplicationSettings(Settings):
         INT, None, None, "Threads that move replicas between directories.", importance=HIGH, effect=NO_THREADS
     )
     replica_fetch_backoff_ms: int = setting(INT, 1000, at_least(0), "Pause of a follower after a failed fetch.")
-    replica_fetch_max_bytes: int = setting(INT, 1_048_576, at_least(0), "Bytes a follower asks for per partition.")
+    replica_fetch_max_bytes: int = setting(INT, 1_048_576, at_least(0), "Bytes that a follower requests per partition.")
     replica_fetch_min_bytes: int = setting(
         INT, 1, None, "Bytes that make a follower's fetch return at once.", importance=HIGH
     )
     replica_fetch_response_max_bytes: int = setting(
-        INT, 10_485_760, at_least(0), "Bytes a follower asks for in one answer."
+        INT, 10_485_760, at_least(0), "Most bytes that a follower requests in one response."
     )
     replica_fetch_wait_max_ms: int = setting(INT, 500, None, "Longest wait of a follower's fetch.", importance=HIGH)
     replica_high_watermark_checkpoint_interval_ms: int = setting(
-        LONG, 5000, None, "How often high watermarks are written down.", importance=HIGH
+        LONG, 5000, None, "Interval of writes of the high watermarks.", importance=HIGH
     )
     replica_lag_time_max_ms: int = setting(
         LONG, 30_000, None, "A follower that has not caught up this long leaves the ISR.", importance=HIGH

@@ -48,7 +48,7 @@ class SecuritySettings(Settings):
     )
     ssl_protocol: str = setting(STRING, "TLSv1.3", None, "Newest TLS version to offer.", mode=PER_BROKER, effect=TLS_VERSIONS)
     ssl_cipher_suites: tuple[str, ...] = setting(
-        LIST, (), list_of(), "Cipher suites that are accepted; empty takes the library's.", mode=PER_BROKER
+        LIST, (), list_of(), "Cipher suites that are accepted; empty uses the library's suites.", mode=PER_BROKER
     )
     ssl_keystore_type: str = setting(STRING, "JKS", None, "Format of the key store: JKS, PKCS12 or PEM.", mode=PER_BROKER)
     ssl_keystore_location: str | None = setting(
@@ -70,16 +70,16 @@ class SecuritySettings(Settings):
     )
     ssl_endpoint_identification_algorithm: str = setting(
         STRING, "https", None,
-        "How a server's name is checked; empty does not check it.", importance=LOW, mode=PER_BROKER,
+        "Check of a server's host name; empty disables the check.", importance=LOW, mode=PER_BROKER,
     )
     ssl_principal_mapping_rules: str = setting(
         STRING, "DEFAULT", None, "Rules that turn a certificate's name into a principal.", importance=LOW
     )
     ssl_allow_dn_changes: bool = setting(
-        BOOLEAN, False, None, "A reloaded certificate may have another subject.", importance=LOW
+        BOOLEAN, False, None, "Whether a reloaded certificate may have a different subject.", importance=LOW
     )
     ssl_allow_san_changes: bool = setting(
-        BOOLEAN, False, None, "A reloaded certificate may have other alternative names.", importance=LOW
+        BOOLEAN, False, None, "Whether a reloaded certificate may have different alternative names.", importance=LOW
     )
     ssl_engine_factory_class: str | None = setting(
         CLASS, None, java_class(), "Class that makes TLS engines.", importance=LOW, mode=PER_BROKER, effect=NO_JAVA

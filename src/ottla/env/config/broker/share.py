@@ -13,23 +13,23 @@ class ShareSettings(Settings):
     __slots__ = ()
 
     group_share_session_timeout_ms: int = setting(
-        INT, 45_000, at_least(1), "A share group's member that is silent this long is out."
+        INT, 45_000, at_least(1), "A share group removes a member that sends no heartbeat for this long."
     )
-    group_share_min_session_timeout_ms: int = setting(INT, 45_000, at_least(1), "Smallest value that a group may set.")
-    group_share_max_session_timeout_ms: int = setting(INT, 60_000, at_least(1), "Largest value that a group may set.")
+    group_share_min_session_timeout_ms: int = setting(INT, 45_000, at_least(1), "Smallest share.session.timeout.ms that a group may set.")
+    group_share_max_session_timeout_ms: int = setting(INT, 60_000, at_least(1), "Largest share.session.timeout.ms that a group may set.")
     group_share_heartbeat_interval_ms: int = setting(
-        INT, 5000, at_least(1), "How often members of a share group report."
+        INT, 5000, at_least(1), "Interval of heartbeats of share group members."
     )
-    group_share_min_heartbeat_interval_ms: int = setting(INT, 5000, at_least(1), "Smallest value that a group may set.")
+    group_share_min_heartbeat_interval_ms: int = setting(INT, 5000, at_least(1), "Smallest share.heartbeat.interval.ms that a group may set.")
     group_share_max_heartbeat_interval_ms: int = setting(
-        INT, 15_000, at_least(1), "Largest value that a group may set."
+        INT, 15_000, at_least(1), "Largest share.heartbeat.interval.ms that a group may set."
     )
     group_share_assignment_interval_ms: int = setting(
         INT, 1000, at_least(0), "Shortest time between two assignments of a share group.", mode=CLUSTER
     )
-    group_share_min_assignment_interval_ms: int = setting(INT, 0, at_least(0), "Smallest value that a group may set.")
+    group_share_min_assignment_interval_ms: int = setting(INT, 0, at_least(0), "Smallest share.assignment.interval.ms that a group may set.")
     group_share_max_assignment_interval_ms: int = setting(
-        INT, 15_000, at_least(0), "Largest value that a group may set."
+        INT, 15_000, at_least(0), "Largest share.assignment.interval.ms that a group may set."
     )
     group_share_assignors: tuple[str, ...] = setting(
         LIST, ("simple",), list_of(may_be_empty=False), "Server-side assignors of share groups."
@@ -37,27 +37,27 @@ class ShareSettings(Settings):
     group_share_max_size: int = setting(INT, 200, between(1, 1000), "Most members of a share group.")
     group_share_max_share_sessions: int = setting(INT, 2000, at_least(1), "Most share sessions per broker.")
     group_share_delivery_count_limit: int = setting(
-        INT, 5, between(2, 10), "How often a record is delivered before it is given up."
+        INT, 5, between(2, 10), "Most deliveries of a record before the record is archived."
     )
-    group_share_min_delivery_count_limit: int = setting(INT, 2, between(2, 5), "Smallest value that a group may set.")
-    group_share_max_delivery_count_limit: int = setting(INT, 10, between(5, 25), "Largest value that a group may set.")
+    group_share_min_delivery_count_limit: int = setting(INT, 2, between(2, 5), "Smallest share.delivery.count.limit that a group may set.")
+    group_share_max_delivery_count_limit: int = setting(INT, 10, between(5, 25), "Largest share.delivery.count.limit that a group may set.")
     group_share_partition_max_record_locks: int = setting(
         INT, 2000, between(100, 10_000), "Records of a share-partition that may be in flight."
     )
     group_share_min_partition_max_record_locks: int = setting(
-        INT, 100, between(100, 2000), "Smallest value that a group may set."
+        INT, 100, between(100, 2000), "Smallest share.partition.max.record.locks that a group may set."
     )
     group_share_max_partition_max_record_locks: int = setting(
-        INT, 4000, between(2000, 10_000), "Largest value that a group may set."
+        INT, 4000, between(2000, 10_000), "Largest share.partition.max.record.locks that a group may set."
     )
     group_share_record_lock_duration_ms: int = setting(
         INT, 30_000, between(1000, 3_600_000), "How long a delivered record is locked."
     )
     group_share_min_record_lock_duration_ms: int = setting(
-        INT, 15_000, between(1000, 30_000), "Smallest value that a group may set."
+        INT, 15_000, between(1000, 30_000), "Smallest share.record.lock.duration.ms that a group may set."
     )
     group_share_max_record_lock_duration_ms: int = setting(
-        INT, 60_000, between(30_000, 3_600_000), "Largest value that a group may set."
+        INT, 60_000, between(30_000, 3_600_000), "Largest share.record.lock.duration.ms that a group may set."
     )
     group_share_initialize_retry_interval_ms: int = setting(
         INT, 30_000, at_least(1), "Pause before share state is initialised again.", importance=LOW, internal=True
@@ -67,7 +67,7 @@ class ShareSettings(Settings):
         "Class that keeps share-partition state.", effect=NO_JAVA, internal=True,
     )
     share_coordinator_append_linger_ms: int = setting(
-        INT, -1, at_least(-1), "How long share state is gathered before a write; -1 adapts.", effect=NO_LINGER,
+        INT, -1, at_least(-1), "How long the coordinator gathers share state before a write; -1 adapts to the load.", effect=NO_LINGER,
     )
     share_coordinator_cached_buffer_max_bytes: int = setting(
         INT, 1_048_588, at_least(524_288), "Largest write buffer that the share coordinator keeps.", mode=CLUSTER, effect=NO_LINGER,

@@ -12,7 +12,7 @@ class TransactionSettings(Settings):
     __slots__ = ()
 
     transaction_max_timeout_ms: int = setting(
-        INT, 900_000, at_least(1), "Longest transaction timeout that a producer may ask for.", importance=HIGH
+        INT, 900_000, at_least(1), "Longest transaction timeout that a producer may request.", importance=HIGH
     )
     transaction_state_log_load_buffer_size: int = setting(
         INT, 5_242_880, at_least(1), "Bytes read at a time when transactions are loaded.", importance=HIGH
@@ -30,32 +30,32 @@ class TransactionSettings(Settings):
         INT, 104_857_600, at_least(1), "Segment size of the transaction topic.", importance=HIGH
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
-        INT, 10_000, at_least(1), "How often transactions past their timeout are looked for.", importance=LOW
+        INT, 10_000, at_least(1), "Interval of the search for transactions past their timeout.", importance=LOW
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
-        INT, 3_600_000, at_least(1), "How often expired transactional ids are looked for.", importance=LOW
+        INT, 3_600_000, at_least(1), "Interval of the search for expired transactional ids.", importance=LOW
     )
     transaction_partition_verification_enable: bool = setting(
         BOOLEAN, True, None,
         "Check that a partition is in the transaction before writing to it.", importance=LOW, mode=CLUSTER,
     )
     transaction_two_phase_commit_enable: bool = setting(
-        BOOLEAN, False, None, "Let producers take part in two-phase commit.", importance=LOW
+        BOOLEAN, False, None, "Allow producers to use two-phase commit.", importance=LOW
     )
     transactional_id_expiration_ms: int = setting(
-        INT, 604_800_000, at_least(1), "A transactional id that is unused this long is forgotten.", importance=HIGH
+        INT, 604_800_000, at_least(1), "A transactional id that is unused for this long is removed.", importance=HIGH
     )
     producer_id_expiration_ms: int = setting(
         INT, 86_400_000, at_least(1),
-        "A producer id that is silent this long is forgotten by the partition.", importance=LOW, mode=CLUSTER,
+        "A partition removes a producer id that writes nothing for this long.", importance=LOW, mode=CLUSTER,
     )
     producer_id_expiration_check_interval_ms: int = setting(
-        INT, 600_000, at_least(1), "How often silent producer ids are looked for.", importance=LOW, internal=True
+        INT, 600_000, at_least(1), "Interval of the search for expired producer ids.", importance=LOW, internal=True
     )
     add_partitions_to_txn_retry_backoff_ms: int = setting(
         INT, 20, at_least(1), "Pause before a partition is verified with the coordinator again.", importance=HIGH
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = setting(
-        INT, 100, at_least(0), "Longest time that such retries go on.", importance=HIGH
+        INT, 100, at_least(0), "Longest time of retries of that verification.", importance=HIGH
     )
 # fmt: on

@@ -13,7 +13,7 @@ class UndeclaredSettings(Settings):
     __slots__ = ()
 
     super_users: str = setting(
-        STRING, "", None, "Principals that no ACL binds: User:a;User:b.", undeclared=True
+        STRING, "", None, "Principals to which ACLs do not apply: User:a;User:b.", undeclared=True
     )
     allow_everyone_if_no_acl_found: bool = setting(
         BOOLEAN, False, None, "Whether a resource without any ACL is open to everyone.", undeclared=True
@@ -29,7 +29,7 @@ class UndeclaredSettings(Settings):
         mode=CLUSTER, undeclared=True,
     )
     follower_replication_throttled_rate: int = setting(
-        LONG, LONG_MAX, at_least(0), "Bytes per second of throttled replication that a follower takes.",
+        LONG, LONG_MAX, at_least(0), "Bytes per second of throttled replication that a follower receives.",
         mode=CLUSTER, undeclared=True,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
