@@ -27,7 +27,6 @@ UNFINISHED = frozenset(
         "connect",
         "console",
         "coordinator",
-        "env",
         "log",
         "pipelines",
         "registry",

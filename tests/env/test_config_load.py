@@ -120,7 +120,7 @@ def test_cross_problems_are_named_at_once() -> None:
             "listener.name.PLAINTEXT.max.connections",
             "1",
             (
-                "listener.name.PLAINTEXT.max.connections: the listener's name stands in lower case here; "
+                "listener.name.PLAINTEXT.max.connections: the listener's name must be in lower case here; "
                 "write listener.name.plaintext.max.connections"
             ),
         ),
@@ -144,16 +144,16 @@ def test_cross_problems_are_named_at_once() -> None:
             "authorizer.class.name",
             "com.example.Mine",
             (
-                "authorizer.class.name=com.example.Mine: Java classes cannot be loaded here, and ignoring this one could let "
-                "through what it stops. Accepted: nothing or org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+                "authorizer.class.name=com.example.Mine: Java classes cannot be loaded here, and ignoring this class could "
+                "allow what the class refuses. Accepted: nothing or org.apache.kafka.metadata.authorizer.StandardAuthorizer"
             ),
         ),
         (
             "create.topic.policy.class.name",
             "com.example.Mine",
             (
-                "create.topic.policy.class.name=com.example.Mine: Java classes cannot be loaded here, and ignoring this one "
-                "could let through what it stops. Accepted: nothing: remove the line"
+                "create.topic.policy.class.name=com.example.Mine: Java classes cannot be loaded here, and ignoring this class "
+                "could allow what the class refuses. Accepted: nothing: remove the line"
             ),
         ),
     ],
@@ -176,7 +176,7 @@ def test_a_bad_line_is_refused_with_its_reason(name: str, text: str, line: str) 
         (
             "listener.name.PLAINTEXT.max.connections",
             (
-                "listener.name.PLAINTEXT.max.connections: the listener's name stands in lower case here; "
+                "listener.name.PLAINTEXT.max.connections: the listener's name must be in lower case here; "
                 "write listener.name.plaintext.max.connections"
             ),
         ),

@@ -66,7 +66,7 @@ class OttlaSettings(Settings):
     )
     ottla_http_users_file: str | None = setting(
         STRING, None, None,
-        "File of users who may read metrics and lineage over HTTP, one NAME:ROLE:HASH a line; health needs no login.",
+        "File of users of metrics and lineage over HTTP, one NAME:ROLE:HASH a line; health needs no login.",
         undeclared=True,
     )
     ottla_http_tls_certificate: str | None = setting(
@@ -81,7 +81,7 @@ class OttlaSettings(Settings):
     )
     ottla_http_allowed_hosts: tuple[str, ...] = setting(
         LIST, (), list_of(),
-        "Additional host names for ottla.http.listener; loopback, addresses and advertised names are always accepted.",
+        "Host names that ottla.http.listener accepts besides loopback, addresses and advertised names.",
         undeclared=True,
     )
     ottla_http_max_connections: int = setting(
@@ -103,7 +103,7 @@ class OttlaSettings(Settings):
     )
     ottla_traces_endpoint: str = setting(
         STRING, "", http_address,
-        "OpenTelemetry collector that receives a span for each request, as http://HOST:4318/v1/traces; empty sends none.",
+        "OpenTelemetry collector of a span per request, as http://HOST:4318/v1/traces; empty sends none.",
         undeclared=True,
     )
     ottla_traces_sample_ratio: float = setting(
@@ -138,7 +138,7 @@ class OttlaSettings(Settings):
     )
     ottla_response_max_queued_bytes: int = setting(
         LONG, 268_435_456, at_least(1_048_576),
-        "Most bytes of responses that clients have not read; above this limit the oldest connection is closed.",
+        "Most bytes of unread responses; above this limit the oldest connection is closed.",
         undeclared=True,
     )
     ottla_schema_registry_url: str | None = setting(
