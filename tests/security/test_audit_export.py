@@ -232,7 +232,7 @@ def test_a_server_with_a_bad_destination_does_not_start(broker: Broker) -> None:
     from ottla.registry.settings import RegistryStartError
 
     with (
-        pytest.raises(RegistryStartError, match="no destination"),
+        pytest.raises(RegistryStartError, match="not a destination"),
         RegistryThread(broker.bootstrap_servers, topic="_schemas_audit2", audit=("somewhere",)),
     ):
         pass

@@ -103,7 +103,9 @@ class BrokerConnection:
             decoded, _ = answer.decode(body, position, version)
         except (DecodeError, struct.error, IndexError) as reason:
             self.close()
-            raise ConnectionFailed(f"{self.host}:{self.port} answered what is no Kafka response: {reason}") from reason
+            raise ConnectionFailed(
+                f"{self.host}:{self.port} did not answer with a Kafka response: {reason}"
+            ) from reason
         return decoded
 
     def _connect(self, deadline: float) -> socket.socket:
@@ -167,7 +169,7 @@ class BrokerConnection:
         with self._closing_on_errors():
             (size,) = struct.unpack(">i", self._exactly(4, deadline))
             if not 4 <= size <= _MAX_ANSWER_BYTES:
-                raise ConnectionFailed(f"{self.host}:{self.port} does not speak Kafka's protocol here")
+                raise ConnectionFailed(f"{self.host}:{self.port} does not use Kafka's protocol on this port")
             return self._exactly(size, deadline)
 
     @contextmanager

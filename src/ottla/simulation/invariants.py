@@ -111,7 +111,7 @@ class Invariants:
         if raft.replica.stored is not None and stored != raft.replica.stored:
             raise Violation(f"node {node.node_id} acts on {acted_state}, but its disk has {stored}")
         if stored is not None and stored.leader_epoch > role.epoch:
-            raise Violation(f"node {node.node_id} is in epoch {role.epoch}, but its disk says {stored.leader_epoch}")
+            raise Violation(f"node {node.node_id} is in epoch {role.epoch}, but its disk has {stored.leader_epoch}")
         if role.voted is not None:
             first = self.votes.setdefault((node.node_id, role.epoch), role.voted)
             if not first.matches(role.voted):

@@ -106,7 +106,7 @@ def decode_chunk(
     except IndexError:
         raise invalid_record("Found invalid record structure: the batch ends inside a record") from None
     if (headers_at > ends).any():
-        raise invalid_record("A record is longer than it says")
+        raise invalid_record("A record is longer than its declared length")
     offsets = np.repeat([header.base_offset for header in chunk.headers], counts) + offset_delta
     timestamps, append_time = _timestamps(chunk.headers, counts, timestamp_delta)
     keep = (offsets >= start) & (offsets < end)

@@ -218,8 +218,7 @@ class _Stream:
     def _lost(self, what: str) -> None:
         if self._plan.fail_on_data_loss:
             raise TableError(
-                f"{self._plan.topic_partition}: {what}. Records were deleted or the topic was made anew; "
-                "set failOnDataLoss to false to go on with what is there"
+                f"{self._plan.topic_partition}: {what}. Records were deleted, or the topic was created again; set failOnDataLoss to false to continue with the remaining records"
             )
 
     def _leader(self) -> BrokerConnection:

@@ -144,7 +144,7 @@ class TopicMetadata:
         try:
             compiled = re.compile(pattern)
         except re.error as reason:
-            raise TableError(f"subscribePattern {pattern!r} is no regular expression: {reason}") from reason
+            raise TableError(f"subscribePattern {pattern!r} is not a regular expression: {reason}") from reason
         answer = self._metadata(None, time.monotonic() + self._timeout_s)
         return sorted(t.name for t in answer.topics if t.name and not t.is_internal and compiled.fullmatch(t.name))
 

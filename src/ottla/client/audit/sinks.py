@@ -162,4 +162,4 @@ def open_sink(destination: str, app_name: str, kafka: Mapping[str, Any] | None =
         return SyslogSink(kind.removeprefix("syslog+"), address, app_name)
     if kind == "syslog+unix" and address:
         return SyslogSink("unix", address, app_name)
-    raise AuditDestinationError(f"{destination!r} is no destination of audit events: {FORMS}")
+    raise AuditDestinationError(f"{destination!r} is not a destination of audit events: {FORMS}")

@@ -217,7 +217,7 @@ class Migration:
 
 def _classic_member(member: ConsumerMember) -> Member:
     if member.classic is None:
-        raise RuntimeError(f"member {member.member_id} does not speak the classic protocol")
+        raise RuntimeError(f"member {member.member_id} does not use the classic protocol")
     return Member(
         member.member_id,
         member.instance_id,
