@@ -20,7 +20,8 @@ from ottla.pipelines import switch as switching
 from ottla.pipelines.build import _starting
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import delta, table_of, topic, view
-from ottla.pipelines.run import backfilled, plain_reason
+from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.run import backfilled
 from ottla.testing import Broker
 
 GOOD = """

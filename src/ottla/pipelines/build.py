@@ -8,7 +8,6 @@ and `_headers` the headers. Every output is exactly once: topics by transactions
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from ottla.connect.sinks.base import DELETED, TableSink, Work, last_of_each
 from ottla.model.user_error import UserError
+from ottla.pipelines.checkpoints import Checkpoint, is_object_store, open_driver_files
 from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
@@ -195,7 +195,7 @@ def start_output(
     frame: DataFrame, port: Port, step: Step, name: str, settings: RunSettings, *, once: bool
 ) -> DataStreamWriter:
     """A writer that is ready to start, with its checkpoint and trigger."""
-    checkpoint = os.path.join(settings.checkpoints, name)
+    checkpoint = f"{settings.checkpoints}/{name}"
     # Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once.
     if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
         writer = (
@@ -210,13 +210,15 @@ def start_output(
     writer = (
         writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
     )
-    return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=step.trigger)
+    return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger_of(step, settings))
 
 
 def _batch_function(port: Port, name: str, settings: RunSettings, checkpoint: str) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch_id: int) -> None:
-        application = f"{name.replace('/', '.')}-{_query_id(checkpoint)}"
-        note = {"ottla.batch": str(batch_id), "ottla.offsets": _offsets(checkpoint, batch_id)}
+        folder, _, query = checkpoint.rpartition("/")
+        stored = Checkpoint(open_driver_files(frame.sparkSession, folder), folder)
+        application = f"{name.replace('/', '.')}-{_query_id(stored, query)}"
+        note = {"ottla.batch": str(batch_id), "ottla.offsets": _offsets(stored, query, batch_id)}
         work = Work(application=application, version=batch_id, note=note)
         frame.persist()
         try:
@@ -300,26 +302,25 @@ def _table(frame: DataFrame) -> Any:
     return frame.select(*[F.col(column_name(name)) for name in kept]).toArrow()
 
 
-def _query_id(checkpoint: str) -> str:
-    """The id that the query keeps for as long as its checkpoint lives (a session has it only where its driver is)."""
-    try:
-        with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
-            return str(json.load(file)["id"])
-    except (OSError, ValueError, KeyError) as problem:
-        raise UserError(f"the checkpoint {checkpoint} does not name its query: {problem}") from problem
+def trigger_of(step: Step, settings: RunSettings) -> str:
+    """Each batch on an object store costs requests, also without records."""
+    return step.trigger or ("10 seconds" if is_object_store(settings.checkpoints) else "1 second")
 
 
-def _offsets(checkpoint: str, batch_id: int) -> str:
+def _query_id(checkpoint: Checkpoint, query: str) -> str:
+    query_id = checkpoint.query_id(query)
+    if query_id is None:
+        raise UserError(
+            f"the checkpoint {checkpoint.folder}/{query} does not name its query: its file metadata is gone"
+        )
+    return query_id
+
+
+def _offsets(checkpoint: Checkpoint, query: str, batch_id: int) -> str:
     """Where the inputs stand after this batch, from Spark's own write-ahead log."""
-    try:
-        with open(os.path.join(checkpoint, "offsets", str(batch_id)), encoding="utf-8") as file:
-            lines = file.read().splitlines()[2:]
-    except OSError:
-        return "{}"
     merged: dict[str, Any] = {}
-    for line in lines:
-        if line.startswith("{"):
-            for topic, parts in json.loads(line).items():
-                if topic != RESERVED_KEY:
-                    merged.setdefault(topic, {}).update(parts)
+    for offsets in checkpoint.offsets(query, batch_id):
+        for topic, parts in offsets.items():
+            if topic != RESERVED_KEY:
+                merged.setdefault(topic, {}).update(parts)
     return json.dumps(merged)

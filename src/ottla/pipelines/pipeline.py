@@ -35,7 +35,8 @@ class Step:
     writes: Mapping[str, Port]
     """By branch; the one branch of a function that returns a single DataFrame is named ""."""
     output_mode: str = "append"
-    trigger: str = "1 second"
+    trigger: str | None = None
+    """The pause between batches; by default 1 second, and 10 seconds with checkpoints on an object store."""
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class Pipeline:
         reads: Mapping[str, Port],
         writes: Port | Mapping[str, Port],
         output_mode: str = "append",
-        trigger: str = "1 second",
+        trigger: str | None = None,
     ) -> Callable[[Function], Function]:
         def declare(function: Function) -> Function:
             outputs = {"": writes} if isinstance(writes, Port) else dict(writes)

@@ -2,32 +2,35 @@
 
 One streaming query per output and one per dead-letter topic. A query that fails is started again from its checkpoint
 with a growing pause. After MAX_RESTARTS failures in a row the pipeline stops and reports the step, record and function
-that failed. A checkpoint belongs to one process at a time.
+that failed. A checkpoint belongs to one process at a time (driver_lock.py).
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
-import re
-import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.pipeline import Pipeline, Step
+from ottla.pipelines.analysis import branches_of, check_output
+from ottla.pipelines.checkpoints import Checkpoint, open_files
+from ottla.pipelines.driver_lock import DriverFenced, DriverLock
+from ottla.pipelines.identity import check_identity
+from ottla.pipelines.pipeline import Pipeline, Step, input_topics
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
-from ottla.pipelines.topics import ensure_topics
+from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.topics import create_outputs, existing_topics
+from ottla.tables.topics import TopicMetadata, settings_from
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -89,10 +92,10 @@ class PipelineRun:
         self.steps = pipeline.in_order()
         self.running: list[Running] = []
         self._stopping = threading.Event()
+        self._lock: DriverLock
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""
-        ensure_topics(self.settings, self.steps)
         with self._locked():
             for level in self.pipeline.levels():
                 mine = [running for step in level for running in self._prepare(step, once=True)]
@@ -101,7 +104,6 @@ class PipelineRun:
 
     def continuously(self, on_progress: Callable[[PipelineRun], None] | None = None, poll_s: float = 0.5) -> None:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
-        ensure_topics(self.settings, self.steps)
         with self._locked():
             self.running = [running for step in self.steps for running in self._prepare(step, once=False)]
             try:
@@ -126,14 +128,13 @@ class PipelineRun:
             return step.function(**inputs)
 
         result = _patiently(step, declare)
-        branches: Mapping[str, DataFrame] = result if isinstance(result, Mapping) else {"": result}
-        if set(branches) != set(step.writes):
-            raise StepFailed(
-                step.name, f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}"
-            )
+        try:
+            branches = branches_of(step, result)
+            for branch, frame in branches.items():
+                check_output(step, step.writes[branch], frame)
+        except (UserError, PySparkException) as problem:
+            raise StepFailed(step.name, plain_reason(problem)) from problem
         for branch, frame in branches.items():
-            if not isinstance(frame, DataFrame):
-                raise StepFailed(step.name, f"the function gives a {type(frame).__name__}, not a DataFrame")
             name = f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
             writer = _patiently(
                 step,
@@ -152,11 +153,15 @@ class PipelineRun:
             frame.writeStream.format(self.settings.source_format)
             .options(**self.settings.client_options(), topic=port.dead_letter or "")
             .queryName(query.replace("/", "."))
-            .option("checkpointLocation", os.path.join(self.settings.checkpoints, query))
+            .option("checkpointLocation", f"{self.settings.checkpoints}/{query}")
         )
         if self.settings.source_format == "ottla":
             letters = letters.option("exactlyOnce", str(self.settings.exactly_once).lower())
-        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=step.trigger)
+        letters = (
+            letters.trigger(availableNow=True)
+            if once
+            else letters.trigger(processingTime=build.trigger_of(step, self.settings))
+        )
         return Running(name=query, step=step, start=_starter(step, letters))
 
     def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
@@ -164,6 +169,7 @@ class PipelineRun:
         waiting = list(mine)
         active: list[Running] = []
         while (waiting or active) and not self._stopping.is_set():
+            self._check_lock()
             while waiting and len(active) < AT_ONCE:
                 running = waiting.pop(0)
                 running.query = running.start()
@@ -193,7 +199,15 @@ class PipelineRun:
             if "nitializing" not in str(running.query.status["message"]) or self._stopping.wait(0.1):
                 return
 
+    def _check_lock(self) -> None:
+        try:
+            self._lock.check()
+        except DriverFenced:
+            self._stop_queries()
+            raise
+
     def _supervise(self) -> None:
+        self._check_lock()
         for running in self.running:
             running.look()
             if running.query is not None and running.query.isActive:
@@ -226,46 +240,19 @@ class PipelineRun:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Two drivers on one checkpoint would take turns in overwriting each other's progress."""
-        folder = os.path.join(self.settings.checkpoints, self.pipeline.name)
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)  # Spark's state stores in it hold records
-            descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as problem:
-            raise UserError(f"the checkpoint {folder} cannot be made: {problem.strerror}") from problem
-        try:
-            _take(descriptor, folder)
-            _sweep(folder)
+        settings = self.settings
+        there = existing_topics(settings, self.steps)
+        client = settings_from({"bootstrap.servers": settings.bootstrap_servers, **settings.client}, "ottla-pipelines")
+        with TopicMetadata(client) as metadata:
+            present = metadata.present(port.name for step in self.steps for port in input_topics(step))
+        folder = f"{settings.checkpoints}/{self.pipeline.name}"
+        checkpoint = Checkpoint(open_files(self._spark, settings.checkpoints), folder)
+        check_identity(self.pipeline, checkpoint, present)
+        create_outputs(settings, self.steps, there)
+        note = checkpoint.noted(id=uuid.uuid4().hex, cluster=present.cluster_id)
+        with DriverLock(client, checkpoint, note["id"]) as self._lock:
+            checkpoint.sweep()
             yield
-        finally:
-            os.close(descriptor)
-
-
-def _take(descriptor: int, folder: str) -> None:
-    """The lock, with our process id in it for those who come later."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(descriptor, 100).decode(errors="replace")
-        raise UserError(
-            f"the checkpoint {folder} is in use by process {holder or '?'}: stop that one, or give this one another "
-            "--checkpoints"
-        ) from None
-    try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
-    except OSError as problem:
-        raise UserError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
-
-
-def _sweep(folder: str) -> None:
-    """Removes the half-written file of a driver that died while it planned its first batch.
-
-    Spark does not start beside such a file. If no batch was planned completely, the folder holds nothing else.
-    """
-    for query in os.scandir(folder):
-        offsets = os.path.join(query.path, "offsets")
-        if os.path.isdir(offsets) and not any(name.isdigit() for name in os.listdir(offsets)):
-            shutil.rmtree(offsets)
 
 
 def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
@@ -318,42 +305,3 @@ def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
         letters = port.dead_letter + suffix if port.dead_letter else None
         return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)
     return port if new is None else new
-
-
-def plain_reason(problem: BaseException) -> str:
-    """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
-    text = str(problem)
-    bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
-    if bad:
-        return _without_state(bad[0])
-    exception = _python_exception(text)
-    if exception:
-        return exception
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(problem).__name__
-
-
-def _python_exception(text: str) -> str:
-    """The exception of the last traceback in Spark's text; empty if there is none.
-
-    Spark passes a worker's traceback on as text: between its own sentence and Java's stack. The exception is the first
-    line after the traceback's frames, and its class may have any name.
-    """
-    _, traceback, last = text.rpartition("Traceback")
-    exception = next((line for line in last.splitlines()[1:] if re.match(r"[A-Za-z_]", line)), "") if traceback else ""
-    name, _, message = _without_state(exception).partition(": ")
-    if not name:
-        return ""
-    if name.startswith("ottla."):
-        return message
-    reason = f"{name.rpartition('.')[2]}: {message}" if message else name.rpartition(".")[2]
-    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', last)
-    own = [frame for frame in frames if "site-packages" not in frame[0] and "/pyspark/" not in frame[0]]
-    if not own:
-        return reason
-    path, line, function = own[-1]
-    return f"{reason} in {function} ({os.path.basename(path)}, line {line})"
-
-
-def _without_state(line: str) -> str:
-    return line.split(" SQLSTATE", maxsplit=1)[0].strip()

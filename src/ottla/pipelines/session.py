@@ -14,17 +14,20 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.model.user_error import UserError
+from ottla.pipelines.pipeline import STEP_FOLDERS
+from ottla.pipelines.shipping import ship
 from ottla.system.owned_folders import private_temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+OLDEST_WITH_DATA_SOURCE = (4, 2)
 _STEPS = "OTTLA_STEPS_PATH"
 _SECRET = re.compile(r"secret|password|token|credential|access[._-]?key|\.sas\b|account[._]key", re.IGNORECASE)
 """Names of Spark's settings whose values `ps` must not show."""
@@ -54,16 +57,18 @@ def spark(
     config: Mapping[str, str] | None = None,
     low_footprint: bool = False,
     log_file: str | None = None,
+    py_files: Sequence[str] = (),
 ) -> SparkSession:
     """The session of this process; `low_footprint` is for tests and demos on a small machine, and `log_file` takes what
-    the JVM and the Python workers write to stderr."""
+    the JVM and the Python workers write to stderr. Executors elsewhere get this Ottla, the folders of the pipeline files
+    and `py_files`."""
     from pyspark.sql import SparkSession
 
+    local = not master or re.match(r"local(\[|$)", master) is not None
     if remote:
         session = _remote_session(remote, config or {})
     else:
         use_java()
-        local = not master or master.startswith("local")
         os.environ.setdefault("PYSPARK_PYTHON", _worker_python() if local else sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", _worker_python())  # the JVM runs it too: -c 'import pyspark'
         os.environ[_STEPS] = os.pathsep.join(_step_folders())
@@ -87,10 +92,43 @@ def spark(
         with _stderr_to(log_file), _in_a_file(hidden):
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-    from ottla.pipelines.datasource import OttlaDataSource
-
-    session.dataSource.register(OttlaDataSource)
+    if remote or not local:
+        ship(session, STEP_FOLDERS, py_files)
+    register(session)
     return session
+
+
+def submitted_session(name: str, config: Mapping[str, str], py_files: Sequence[str] = ()) -> SparkSession:
+    """The session of a program that spark-submit started: the settings of spark-submit win over our defaults."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    submitted = SparkConf()
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**_CONFIG, **config}.items():
+        if key in config or not submitted.contains(key):
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if not str(session.sparkContext.master).startswith("local["):
+        ship(session, STEP_FOLDERS, py_files)
+    register(session)
+    return session
+
+
+def has_data_source() -> bool:
+    """`format("ottla")` needs the admission control of PySpark 4.2; older versions use Spark's own Kafka connector."""
+    import pyspark
+
+    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
+    return (major, minor) >= OLDEST_WITH_DATA_SOURCE
+
+
+def register(session: SparkSession) -> None:
+    if has_data_source():
+        from ottla.pipelines.datasource import OttlaDataSource
+
+        session.dataSource.register(OttlaDataSource)
 
 
 def _remote_session(address: str, config: Mapping[str, str]) -> SparkSession:
@@ -228,8 +266,6 @@ def _worker_python() -> str:
 
 def _step_folders() -> list[str]:
     """Those of pipeline files, and the working directory where this process imports from it by itself (a notebook)."""
-    from ottla.pipelines.pipeline import STEP_FOLDERS
-
     here = os.getcwd()
     return [*STEP_FOLDERS, *([here] if "" in sys.path or here in sys.path else [])]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ottla.connect.clients import librdkafka_settings
 from ottla.model.user_error import UserError
@@ -25,34 +26,44 @@ def output_topics(steps: Iterable[Step]) -> list[Topic]:
     return topics
 
 
-def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
-    """Creates missing output topics and returns their names. Raises UserError for an input topic that is missing."""
+def existing_topics(settings: RunSettings, steps: list[Step]) -> set[str]:
+    """The topics of the cluster. Raises UserError for an input topic that is missing."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import KafkaError, NewTopic
 
-    admin = AdminClient(librdkafka_settings({"bootstrap.servers": settings.bootstrap_servers, **settings.client}))
     try:
         given_s = int(settings.client.get("default.api.timeout.ms", _TIMEOUT_S * 1000)) / 1000
-        there = set(admin.list_topics(timeout=min(given_s, _TIMEOUT_S)).topics)
+        there = set(_admin(settings).list_topics(timeout=min(given_s, _TIMEOUT_S)).topics)
     except KafkaException as problem:
         raise UserError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
-    outputs = {port.name: port for port in output_topics(steps)}
+    made_here = {port.name for port in output_topics(steps)}
     for step in steps:
         for port in input_topics(step):
-            if port.name not in there and port.name not in outputs and not settings.path:
+            if port.name not in there | made_here and not settings.path:
                 raise UserError(
                     f"step {step.name} reads the topic {port.name!r}, which does not exist: create it first"
                 )
-    made = []
-    for name, port in outputs.items():
-        if name in there:
-            continue
+    return there
+
+
+def create_outputs(settings: RunSettings, steps: list[Step], there: set[str]) -> None:
+    """Creates the output topics that are missing."""
+    missing = {port.name: port for port in output_topics(steps) if port.name not in there}
+    if not missing:
+        return
+    from confluent_kafka import KafkaException
+    from confluent_kafka.cimpl import KafkaError, NewTopic
+
+    admin = _admin(settings)
+    for name, port in missing.items():
         config = {"cleanup.policy": "compact"} if port.compacted else {}
         try:
             admin.create_topics([NewTopic(name, port.partitions or -1, -1, config=config)])[name].result(_TIMEOUT_S)
-            made.append(name)
         except KafkaException as problem:
             if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise UserError(f"the topic {name} cannot be created: {problem.args[0].str()}") from problem
-    return made
+
+
+def _admin(settings: RunSettings) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(librdkafka_settings({"bootstrap.servers": settings.bootstrap_servers, **settings.client}))

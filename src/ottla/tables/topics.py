@@ -21,7 +21,7 @@ from ottla.model.ids import ZERO_UUID, TopicPartition, uuid_to_str
 from ottla.model.user_error import UserError
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
-from ottla.protocol.generated.metadata_response import MetadataResponse
+from ottla.protocol.generated.metadata_response import MetadataResponse, MetadataResponseTopic
 from ottla.protocol.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -55,6 +55,14 @@ class LedPartition:
     leader_epoch: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTopics:
+    """What a stored position is compared with: the id of the cluster and of each topic that exists."""
+
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+
+
 def settings_from(options: Mapping[str, str], client_id: str = "ottla-tables") -> ClientSettings:
     """From `kafka.*` options without their prefix."""
     servers = options.get("bootstrap.servers")
@@ -86,6 +94,10 @@ def _refusal(partition: TopicPartition, error_code: int) -> str:
     if code == ErrorCode.NONE or code.retriable:
         return "" if code == ErrorCode.NONE else code.message
     raise TableError(f"{partition}: {code.message}")
+
+
+def _id_of(topic: MetadataResponseTopic, cluster_id: str | None) -> str:
+    return uuid_to_str(topic.topic_id) if topic.topic_id != ZERO_UUID else f"cluster:{cluster_id}"
 
 
 class TopicMetadata:
@@ -122,8 +134,7 @@ class TopicMetadata:
                 if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TableError(f"topic {topic.name!r} does not exist: create it first or check the name")
                 if code == ErrorCode.NONE:
-                    has_id = topic.topic_id != ZERO_UUID
-                    topic_id = uuid_to_str(topic.topic_id) if has_id else f"cluster:{answer.cluster_id}"
+                    topic_id = _id_of(topic, answer.cluster_id)
                     for partition in topic.partitions:
                         broker = brokers.get(partition.leader_id)
                         leader = PartitionLeader(broker.node_id, broker.host, broker.port) if broker else None
@@ -138,6 +149,16 @@ class TopicMetadata:
             if not retry or time.monotonic() > deadline:
                 return states
             time.sleep(_BACKOFF_S)
+
+    def present(self, topics: Iterable[str]) -> ClusterTopics:
+        """The ids of those of the topics that exist."""
+        answer = self._metadata(sorted(set(topics)), time.monotonic() + self._timeout_s)
+        ids = {
+            topic.name: _id_of(topic, answer.cluster_id)
+            for topic in answer.topics
+            if topic.name and not topic.error_code
+        }
+        return ClusterTopics(cluster_id=answer.cluster_id or "", topic_ids=ids)
 
     def topics_like(self, pattern: str) -> list[str]:
         """Topics whose whole name matches, as Java's Matcher.matches does; internal topics only if named exactly."""

@@ -4,58 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import sys
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.options.combinations import refuse_together
-from ottla.cli.options.settings_file import settings_option
+from ottla.cli.options.pipeline_options import STATE, SUFFIX, pairs, pick, run_options, version
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_access, web_options
 from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
     from ottla.pipelines.pipeline import Pipeline
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_SUFFIX = click.option("--suffix", default="", help="Suffix of the outputs, as given to `backfill` (default: none).")
-_STATE = click.option(
-    "--state",
-    metavar="DIR",
-    help="Directory for status, log and checkpoints of started pipelines (default: $OTTLA_STATE or "
-    "~/.local/state/ottla/pipelines).",
-)
-
-
-def _run_options(command: Command) -> Command:
-    for option in (
-        settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
-        click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="Brokers, as HOST:PORT,..."),
-        click.option("--name", help="Use only the pipeline of this name, if FILE has several."),
-        click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], "
-        "spark://HOST:7077, ..."),
-        click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
-        click.option("--checkpoints", metavar="DIR", help="Directory for offsets and state (default: in "
-        "the state directory)."),
-        click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Kafka "
-        "client property, such as security.protocol=SSL; may be repeated."),
-        click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
-        "setting; may be repeated."),
-        click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Most records in a "
-        "micro-batch (default: no limit)."),
-        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
-        "records may be duplicated after a failure."),
-        click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
-        click.option("--format", "source_format", default="ottla", type=click.Choice(["ottla", "kafka"]), hidden=True),
-        _STATE,
-    ):  # fmt: skip
-        command = option(command)
-    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -72,8 +33,8 @@ def pipeline() -> None:
 
 @pipeline.command()
 @click.argument("file")
-@_run_options
-@_SUFFIX
+@run_options
+@SUFFIX
 @click.option("--once", is_flag=True, help="Process the records that exist now, then stop.")
 @click.option("--quiet", is_flag=True, help="Do not show the live display.")
 @click.option("--status", "status_file", hidden=True, help="File for the status while the pipeline runs.")
@@ -85,12 +46,12 @@ def run(file: str, **options: Any) -> None:
       ottla pipeline run shop.py
       ottla pipeline run shop.py --once --master 'local[4]'
     """
-    _run(file, _version(_pick(file, options["name"]), options["suffix"]), options)
+    _run(file, version(pick(file, options["name"]), options["suffix"]), options)
 
 
 @pipeline.command()
 @click.argument("file")
-@_run_options
+@run_options
 @click.option("--suffix", default="-v2", show_default=True, help="Text to append to the name of each output.")
 @click.option(
     "--from-timestamp",
@@ -121,26 +82,26 @@ def backfill(
         starting = {"startingOffsets": from_offsets}
     else:
         starting = {"startingOffsets": "earliest"}
-    run_options = options | {"once": True, "starting": starting, "path": path}
+    once_options = options | {"once": True, "starting": starting, "path": path}
 
     from ottla.pipelines.topics import output_topics
 
-    renamed = _version(_pick(file, options["name"]), suffix)
+    renamed = version(pick(file, options["name"]), suffix)
     made = frozenset(port.name for pipeline in renamed for port in output_topics(pipeline.steps))
-    _run(file, renamed, run_options | {"made_here": made})
+    _run(file, renamed, once_options | {"made_here": made})
 
 
 @pipeline.command()
 @click.argument("file")
-@_run_options
-@_SUFFIX
+@run_options
+@SUFFIX
 def start(file: str, state: str | None, name: str | None, suffix: str, **_options: Any) -> None:
     """Start the pipelines of FILE in the background, one process each."""
     from ottla.pipelines import supervisor
 
     context = click.get_current_context()
 
-    for pipeline in _pick(file, name):
+    for pipeline in pick(file, name):
         _start(supervisor.state_directory(state), file, pipeline, suffix, context)
 
 
@@ -155,7 +116,7 @@ def _start(folder: str, file: str, pipeline: Pipeline, suffix: str, context: cli
 
 @pipeline.command()
 @click.argument("file")
-@_run_options
+@run_options
 @click.option("--suffix", default="-v2", show_default=True, help="Suffix of the new version, as given to `backfill`.")
 @click.option("--from", "old", metavar="NAME", help="Name of the running version (default: the name of the pipeline).")
 @click.option(
@@ -182,11 +143,11 @@ def switch(
 
     context = click.get_current_context()
 
-    pipelines = _pick(file, name)
+    pipelines = pick(file, name)
     if len(pipelines) != 1:
         raise UserError(f"{file} holds {', '.join(pipeline.name for pipeline in pipelines)}: choose one with --name")
     folder = supervisor.state_directory(state)
-    before, after = pipelines[0], _version(pipelines, suffix)[0]
+    before, after = pipelines[0], version(pipelines, suffix)[0]
     steps.check_backfilled(options["checkpoints"] or os.path.join(folder, "checkpoints"), before, after)
     steps.switch(
         folder,
@@ -202,7 +163,7 @@ def switch(
 
 @pipeline.command()
 @click.argument("name")
-@_STATE
+@STATE
 def stop(name: str, state: str | None) -> None:
     """Stop a started pipeline; its checkpoints are kept."""
     from ottla.pipelines import supervisor
@@ -221,7 +182,7 @@ def stop(name: str, state: str | None) -> None:
     show_default=True,
     help="Format of the output.",
 )
-@_STATE
+@STATE
 def status(name: str, output: str, state: str | None) -> None:
     """Show rows, rates, lag, state size and errors of a started pipeline."""
     from ottla.pipelines import supervisor
@@ -256,7 +217,7 @@ def _line(row: dict[str, Any]) -> str:
     show_default=True,
     help="Format of the output.",
 )
-@_STATE
+@STATE
 def list_(output: str, state: str | None) -> None:
     """List the pipelines that were started with this state directory."""
     from ottla.pipelines import supervisor
@@ -272,16 +233,6 @@ def list_(output: str, state: str | None) -> None:
 @pipeline.command()
 @click.argument("file")
 @click.option("--name", help="Use only the pipeline of this name.")
-def validate(file: str, name: str | None) -> None:
-    """Check FILE without running anything: names, inputs, circles, output modes."""
-    for pipeline in _pick(file, name):
-        steps = pipeline.in_order()
-        click.echo(f"{pipeline.name}: {len(steps)} steps, in order: {', '.join(step.name for step in steps)}")
-
-
-@pipeline.command()
-@click.argument("file")
-@click.option("--name", help="Use only the pipeline of this name.")
 @click.option(
     "-o", "--output", type=click.Choice(["svg", "json"]), default="svg", show_default=True, help="Format of the output."
 )
@@ -290,7 +241,7 @@ def graph(file: str, name: str | None, output: str) -> None:
     from ottla.pipelines.graph import graph as as_json
     from ottla.pipelines.graph import svg
 
-    for pipeline in _pick(file, name):
+    for pipeline in pick(file, name):
         click.echo(svg(pipeline) if output == "svg" else json.dumps(as_json(pipeline)))
 
 
@@ -301,7 +252,7 @@ def graph(file: str, name: str | None, output: str) -> None:
               help="Host name that the console may use for this server; may be repeated.")  # fmt: skip
 @web_options
 @allow_open_option
-@_STATE
+@STATE
 def serve(
     *,
     listen: str,
@@ -345,42 +296,18 @@ def serve(
     trail.close()
 
 
-def _pick(file: str, name: str | None) -> list[Pipeline]:
-    from ottla.model.user_error import UserError
-    from ottla.pipelines.pipeline import load_pipelines
-
-    pipelines = load_pipelines(file)
-    if name is None:
-        return pipelines
-    named = [pipeline for pipeline in pipelines if pipeline.name == name]
-    if not named:
-        raise UserError(f"{file} has no pipeline {name!r}; it has {', '.join(pipeline.name for pipeline in pipelines)}")
-    return named
-
-
-def _version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
-    """The pipelines as they are written, or with the outputs that a suffix names."""
-    from ottla.pipelines.run import backfilled
-
-    return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines
-
-
 def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    from ottla.model.user_error import UserError
     from ottla.pipelines import supervisor
     from ottla.pipelines.build import RunSettings
-    from ottla.pipelines.display import Display, status_table
-    from ottla.pipelines.run import PipelineRun
+    from ottla.pipelines.checkpoints import checkpoint_root
+    from ottla.pipelines.execution import refuse_several, run_pipelines
     from ottla.pipelines.session import spark
-    from ottla.pipelines.status import pipeline_status
 
     state = supervisor.state_directory(options.get("state"))
     settings = RunSettings(
         bootstrap_servers=options["bootstrap_servers"],
-        checkpoints=os.path.abspath(options["checkpoints"] or os.path.join(state, "checkpoints")),
-        client=_pairs("--property", options["properties"]),
+        checkpoints=checkpoint_root(options["checkpoints"] or os.path.join(state, "checkpoints")),
+        client=pairs("--property", options["properties"]),
         exactly_once=not options["at_least_once"],
         source_format=options["source_format"],
         path=options.get("path"),
@@ -388,80 +315,19 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         made_here=options.get("made_here", frozenset()),
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
     )
-    if len(pipelines) > 1 and not options.get("once"):
-        raise UserError(
-            f"{file} holds {', '.join(pipeline.name for pipeline in pipelines)}: choose one with --name, or use start"
-        )
     log = options["spark_log"] or os.path.join(state, f"{pipelines[0].name}.spark.log")
+    refuse_several(file, pipelines, once=bool(options.get("once")))
     session = spark(
-        options["master"], remote=options["remote"], config=_pairs("--conf", options["spark_settings"]), log_file=log
+        options["master"], remote=options["remote"], config=pairs("--conf", options["spark_settings"]), log_file=log
     )
-    console = Console()
-    try:
-        for pipeline in pipelines:
-            work = PipelineRun(session, pipeline, settings)
-            _stop_on_signals(work)
-            reporter = _Reporter(work, options.get("status_file"))
-            with Display(console, quiet=options["quiet"]) as display:
-                try:
-                    reporter(work)
-                    call = _in_sequence(display, reporter)
-                    work.once(call) if options.get("once") else work.continuously(call)
-                except BaseException as problem:  # raised again below; the status file must show the failure first
-                    reporter.end("failed", str(problem))
-                    raise
-            reporter.end("finished" if options.get("once") else "stopped")
-            console.print(status_table(pipeline_status(work, "done")))
-    finally:
-        session.stop()
-
-
-class _Reporter:
-    """Writes the status file, at most twice a second."""
-
-    def __init__(self, work: Any, path: str | None) -> None:
-        self._work = work
-        self._path = path
-        self._written = 0.0
-
-    def __call__(self, work: Any) -> None:
-        if self._path is not None and time.monotonic() - self._written > 0.5:
-            self._written = time.monotonic()
-            self._write("running", "")
-        del work
-
-    def end(self, state: str, error: str = "") -> None:
-        if self._path is not None:
-            self._write(state, error)
-
-    def _write(self, state: str, error: str) -> None:
-        from ottla.pipelines.status import pipeline_status
-        from ottla.pipelines.supervisor import write_json
-
-        write_json(str(self._path), pipeline_status(self._work, state, error))
-
-
-def _in_sequence(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
-    def call(work: Any) -> None:
-        first(work)
-        second(work)
-
-    return call
-
-
-def _stop_on_signals(work: Any) -> None:
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signal_number, lambda *_: work.stop())
-
-
-def _pairs(option: str, pair_texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for pair_text in pair_texts:
-        name, separator, value = pair_text.partition("=")
-        if not separator:
-            raise click.UsageError(f"{option} {pair_text!r} is not NAME=VALUE")
-        pairs[name.strip()] = value.strip()
-    return pairs
+    run_pipelines(
+        session,
+        pipelines,
+        settings,
+        once=bool(options.get("once")),
+        quiet=options["quiet"],
+        status_file=options.get("status_file"),
+    )
 
 
 def _words_again(context: click.Context) -> list[str]:
@@ -479,3 +345,9 @@ def _words_again(context: click.Context) -> list[str]:
     for value in context.params["spark_settings"]:
         words += ["--conf", value]
     return [*words, "--at-least-once"] if context.params["at_least_once"] else words
+
+
+from ottla.cli.verbs.pipeline_checks import reset, validate  # noqa: E402 - they are verbs of the group above
+
+pipeline.add_command(reset)
+pipeline.add_command(validate)

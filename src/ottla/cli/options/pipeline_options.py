@@ -1,0 +1,79 @@
+"""Options that the verbs of `ottla pipeline` share, and the pipelines that they choose from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.cli.options.settings_file import settings_option
+
+if TYPE_CHECKING:
+    from ottla.pipelines.pipeline import Pipeline
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SUFFIX = click.option("--suffix", default="", help="Suffix of the outputs, as given to `backfill` (default: none).")
+STATE = click.option(
+    "--state",
+    metavar="DIR",
+    help="Directory for status, log and checkpoints of started pipelines (default: $OTTLA_STATE or "
+    "~/.local/state/ottla/pipelines).",
+)
+
+
+def run_options(command: Command) -> Command:
+    for option in (
+        settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
+        click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="Brokers, as HOST:PORT,..."),
+        click.option("--name", help="Use only the pipeline of this name, if FILE has several."),
+        click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], "
+        "spark://HOST:7077, ..."),
+        click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
+        click.option("--checkpoints", metavar="DIR", help="Directory for offsets and state (default: in "
+        "the state directory)."),
+        click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Kafka "
+        "client property, such as security.protocol=SSL; may be repeated."),
+        click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
+        "setting; may be repeated."),
+        click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Most records in a "
+        "micro-batch (default: no limit)."),
+        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
+        "records may be duplicated after a failure."),
+        click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
+        click.option("--format", "source_format", default="ottla", type=click.Choice(["ottla", "kafka"]), hidden=True),
+        STATE,
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def pick(file: str, name: str | None) -> list[Pipeline]:
+    from ottla.model.user_error import UserError
+    from ottla.pipelines.pipeline import load_pipelines
+
+    pipelines = load_pipelines(file)
+    if name is None:
+        return pipelines
+    named = [pipeline for pipeline in pipelines if pipeline.name == name]
+    if not named:
+        raise UserError(f"{file} has no pipeline {name!r}; it has {', '.join(pipeline.name for pipeline in pipelines)}")
+    return named
+
+
+def version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
+    """The pipelines as they are written, or with the outputs that a suffix names."""
+    from ottla.pipelines.run import backfilled
+
+    return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines
+
+
+def pairs(option: str, pair_texts: tuple[str, ...]) -> dict[str, str]:
+    named = {}
+    for pair_text in pair_texts:
+        name, separator, value = pair_text.partition("=")
+        if not separator:
+            raise click.UsageError(f"{option} {pair_text!r} is not NAME=VALUE")
+        named[name.strip()] = value.strip()
+    return named

@@ -1,0 +1,104 @@
+"""The plans of a pipeline, analysed without running anything: what `ottla pipeline validate` reports.
+
+Spark resolves columns and types of each step, and its own check of streaming plans refuses what a query would refuse at its
+start. No record is read; a broker is asked for the names of topics only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from ottla.model.user_error import UserError
+from ottla.pipelines import build
+from ottla.pipelines.pipeline import Pipeline, Step
+from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, View
+from ottla.pipelines.reasons import plain_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
+
+
+def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> list[str]:
+    """One sentence for each step that would fail."""
+    found = []
+    for step in pipeline.in_order():
+        try:
+            check_step(spark, step, settings)
+        except (UserError, PySparkException) as problem:
+            found.append(f"step {step.name}: {plain_reason(problem)}")
+    return found
+
+
+def check_step(spark: SparkSession, step: Step, settings: build.RunSettings) -> None:
+    inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
+    branches = branches_of(step, step.function(**inputs))
+    for branch, frame in branches.items():
+        check_output(step, step.writes[branch], frame)
+
+
+def branches_of(step: Step, result: Any) -> Mapping[str, DataFrame]:
+    """The frames of a step's function by branch. UserError if they are not those that the step declares."""
+    branches: Mapping[str, Any] = result if isinstance(result, Mapping) else {"": result}
+    if set(branches) != set(step.writes):
+        raise UserError(f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}")
+    for frame in branches.values():
+        if not isinstance(frame, DataFrame):
+            raise UserError(f"the function gives a {type(frame).__name__}, not a DataFrame")
+    return branches
+
+
+def check_output(step: Step, port: Port, frame: DataFrame) -> None:
+    """UserError for a combination of query and output that cannot run."""
+    if not frame.isStreaming:
+        raise UserError(
+            "no input is a stream: table_of, delta and sql_table are tables; read at least one of the topics with topic(...)"
+        )
+    if step.output_mode == "complete" and isinstance(port, Topic):
+        raise UserError(
+            f"output_mode complete would write the whole result into the topic {port.name} with each batch: use update, "
+            "which writes the rows that changed"
+        )
+    columns = list(frame.columns)
+    for kind, names in _needed(port):
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise UserError(
+                f"the {kind} {missing[0]!r} of {port.node} is no column of its rows; they have {', '.join(columns)}"
+            )
+    if isinstance(port, Topic):
+        build.output_rows(frame, port).schema  # noqa: B018 - the analysis is the point
+    elif isinstance(port, View):
+        build.output_rows(frame, port.topic_with_key(port.delta.keys[0])).schema  # noqa: B018 - as above
+    _check_streaming(frame, step.output_mode)
+
+
+def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if isinstance(port, Topic) and port.key is not None:
+        yield "key", (port.key,)
+    if isinstance(port, View):
+        yield "key", port.delta.keys
+    if isinstance(port, Delta | SqlTable):
+        yield "key", port.keys
+    if isinstance(port, Delta | Parquet):
+        yield "partition column", port.partition_by
+
+
+def _check_streaming(frame: DataFrame, output_mode: str) -> None:
+    """Spark's check at the start of a query, which Spark Connect has no call for."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        return
+    spark: Any = frame.sparkSession
+    jvm = spark._jvm  # noqa: SLF001 - PySpark's only way to the check
+    modes = jvm.org.apache.spark.sql.catalyst.streaming.InternalOutputModes
+    mode: Callable[[], Any] = getattr(modes, _MODES[output_mode])
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(plan, mode())

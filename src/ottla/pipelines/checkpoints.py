@@ -1,0 +1,301 @@
+"""Files of checkpoints: on a local disk, or on any file system that Spark's Hadoop can open (s3a, gs, abfs, hdfs).
+
+All reads and writes of checkpoint files by our own code happen here; Spark writes its own logs and state itself. A session
+in this process opens file systems through its JVM. A Spark Connect client has no JVM: reads and writes are Spark jobs then,
+and nothing can be removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from ottla.model.user_error import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://?(?=[^/]|/)")
+_OBJECT_STORES = ("s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "oci", "cosn", "oss")
+_NOTE = "ottla.json"
+_NOTE_VERSION = 1
+
+
+def scheme_of(location: str) -> str:
+    match = _SCHEME.match(location)
+    return match[1].lower() if match else "file"
+
+
+def checkpoint_root(location: str) -> str:
+    """A location that means the same in every folder and process: an absolute local path, or a URI."""
+    scheme = scheme_of(location)
+    if scheme == "s3":
+        raise UserError(
+            f"the checkpoints {location} have the scheme s3, which Spark does not open: write s3a://BUCKET/PATH"
+        )
+    if scheme != "file":
+        return location.rstrip("/")
+    if not _SCHEME.match(location):
+        return os.path.abspath(location)
+    parts = urlsplit(location)
+    if parts.netloc not in {"", "localhost"}:
+        raise UserError(f"the checkpoints {location} name the host {parts.netloc}: a local folder is file:///PATH")
+    return os.path.abspath(unquote(parts.path))
+
+
+def is_object_store(location: str) -> bool:
+    return scheme_of(location) in _OBJECT_STORES
+
+
+class CheckpointFiles(Protocol):
+    def read(self, path: str) -> str | None: ...
+
+    def names(self, path: str) -> list[str]: ...
+
+    def create(self, path: str, text: str) -> bool:
+        """False if the file exists already."""
+        ...
+
+    def write(self, path: str, text: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """A file, or a folder with all that is in it."""
+        ...
+
+
+class LocalFiles:
+    def read(self, path: str) -> str | None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as problem:
+            raise UserError(f"the checkpoint file {path} cannot be read: {problem}") from problem
+
+    def names(self, path: str) -> list[str]:
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+    def create(self, path: str, text: str) -> bool:
+        """The whole file at once: a full disk or a kill leaves none."""
+        fresh = self._written(path, text)
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.remove(fresh)
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        os.replace(self._written(path, text), path)
+
+    def remove(self, path: str) -> None:
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif os.path.exists(path):
+            os.remove(path)
+
+    def _written(self, path: str, text: str) -> str:
+        folder = os.path.dirname(path)
+        fresh = f"{path}.{os.getpid()}.new"
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)  # Spark's state stores in it hold records
+        except OSError as problem:
+            raise UserError(f"the checkpoint {folder} cannot be made: {problem.strerror}") from problem
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as problem:
+            self.remove(fresh)
+            raise UserError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
+        return fresh
+
+
+class HadoopFiles:
+    """Through the JVM of the session (py4j)."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to Hadoop
+        try:
+            self._system = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+            self._system.exists(self._path(root))
+        except Exception as problem:  # py4j passes on whatever a connector's class raises
+            raise UserError(_unreachable(root, problem)) from problem
+
+    def read(self, path: str) -> str | None:
+        place = self._path(path)
+        if not self._system.exists(place):
+            return None
+        if self._system.getFileStatus(place).isDirectory():  # a Spark Connect client wrote it
+            parts = [name for name in self.names(path) if name.startswith("part-")]
+            return "".join(self.read(f"{path}/{name}") or "" for name in parts)
+        stream = self._system.open(place)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def names(self, path: str) -> list[str]:
+        place = self._path(path)
+        if not self._system.exists(place):
+            return []
+        return sorted(status.getPath().getName() for status in self._system.listStatus(place))
+
+    def create(self, path: str, text: str) -> bool:
+        # Atomic on HDFS and local disks. S3A checks first and then writes: two first starts at the same moment may both pass.
+        if self._system.exists(self._path(path)):
+            return False
+        self._write(path, text, overwrite=False)
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        self._write(path, text, overwrite=True)
+
+    def remove(self, path: str) -> None:
+        self._system.delete(self._path(path), True)
+
+    def _write(self, path: str, text: str, *, overwrite: bool) -> None:
+        try:
+            stream = self._system.create(self._path(path), overwrite)
+            stream.write(bytearray(text.encode()))
+            stream.close()
+        except Exception as problem:  # py4j passes on whatever a connector's class raises
+            raise UserError(_unreachable(path, problem)) from problem
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+
+class ConnectFiles:
+    """Through Spark jobs on the server, for a Spark Connect client."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def read(self, path: str) -> str | None:
+        from pyspark.errors import AnalysisException
+
+        try:
+            rows = self._spark.read.text(path, wholetext=True).collect()
+        except AnalysisException:
+            return None
+        return "".join(row[0] for row in rows)
+
+    def names(self, path: str) -> list[str]:
+        """Of files anywhere below, as the first part of their path."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+            rows = reader.load(path).select("path").collect()
+        except AnalysisException:
+            return []
+        below = [str(row[0]).partition(path.partition(":")[2].strip("/") or path)[2] for row in rows]
+        return sorted({rest.strip("/").partition("/")[0] for rest in below} - {""})
+
+    def create(self, path: str, text: str) -> bool:
+        if self.read(path) is not None:
+            return False
+        self.write(path, text)
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        rows = self._spark.createDataFrame([(text,)], "value string")
+        rows.coalesce(1).write.mode("overwrite").text(path)
+
+    def remove(self, path: str) -> None:
+        raise UserError(f"a Spark Connect client cannot remove {path}: run this with --master instead of --remote")
+
+
+def open_files(spark: SparkSession, root: str) -> CheckpointFiles:
+    """For the code of the program. UserError for a file system that Spark cannot open."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        return ConnectFiles(spark)
+    return LocalFiles() if scheme_of(root) == "file" else HadoopFiles(spark, root)
+
+
+def open_driver_files(spark: SparkSession, root: str) -> CheckpointFiles:
+    """For a function of foreachBatch, which runs on the driver's machine, also with Spark Connect."""
+    return LocalFiles() if scheme_of(root) == "file" else open_files(spark, root)
+
+
+def _unreachable(location: str, problem: Exception) -> str:
+    scheme = scheme_of(location)
+    cause = getattr(problem, "java_exception", None)
+    reason = str(cause if cause is not None else problem).splitlines()[0]
+    if "No FileSystem for scheme" in reason:
+        return f"the checkpoints {location} have the unknown scheme {scheme}: use a local path, s3a, gs, abfs or hdfs"
+    if "ClassNotFoundException" in reason:
+        return (
+            f"the checkpoints {location} need the jar of Hadoop's {scheme} file system: add it with "
+            "--conf spark.jars.packages=GROUP:NAME:VERSION (s3a: org.apache.hadoop:hadoop-aws)"
+        )
+    return f"the checkpoints {location} cannot be reached: {reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The folder of one pipeline: our note in it, and a folder of Spark's for each query."""
+
+    files: CheckpointFiles
+    folder: str
+
+    def note(self) -> dict[str, Any]:
+        """Empty for a checkpoint that is new, or of a version before."""
+        text = self.files.read(f"{self.folder}/{_NOTE}")
+        try:
+            stored = json.loads(text or "{}")
+        except ValueError as problem:
+            raise UserError(f"{self.folder}/{_NOTE} is no JSON: {problem}") from problem
+        if stored.get("version", _NOTE_VERSION) > _NOTE_VERSION:
+            raise UserError(
+                f"the checkpoint {self.folder} has version {stored['version']}, this Ottla reads up to {_NOTE_VERSION}: "
+                "upgrade Ottla, or use other --checkpoints"
+            )
+        return dict(stored)
+
+    def noted(self, **facts: Any) -> dict[str, Any]:
+        """Our note, written with these facts by the first driver of the checkpoint."""
+        path, text = f"{self.folder}/{_NOTE}", json.dumps({"version": _NOTE_VERSION, **facts})
+        if not self.files.create(path, text) and not self.note():
+            self.files.write(path, text)  # a driver died before it had written the file that it made
+        return self.note()
+
+    def queries(self) -> list[str]:
+        return [name for name in self.files.names(self.folder) if self.files.names(f"{self.folder}/{name}")]
+
+    def query_id(self, query: str) -> str | None:
+        """The id that the query keeps for as long as its checkpoint exists; None before its first start."""
+        text = self.files.read(f"{self.folder}/{query}/metadata")
+        try:
+            return None if text is None else str(json.loads(text)["id"])
+        except (ValueError, KeyError) as problem:
+            raise UserError(f"the checkpoint {self.folder}/{query} does not name its query: {problem}") from problem
+
+    def last_offsets(self, query: str) -> list[dict[str, Any]]:
+        """The positions of each input after the last planned batch, as Spark's offset log has them."""
+        batches = [int(name) for name in self.files.names(f"{self.folder}/{query}/offsets") if name.isdigit()]
+        return self.offsets(query, max(batches)) if batches else []
+
+    def offsets(self, query: str, batch_id: int) -> list[dict[str, Any]]:
+        text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""
+        return [json.loads(line) for line in text.splitlines()[2:] if line.startswith("{")]
+
+    def sweep(self) -> None:
+        """Removes the half-written file of a driver that died while it planned its first batch.
+
+        Spark does not start beside such a file. If no batch was planned completely, the folder holds nothing else.
+        """
+        for query in self.queries():
+            offsets = f"{self.folder}/{query}/offsets"
+            names = self.files.names(offsets)
+            if names and not any(name.isdigit() for name in names):
+                self.files.remove(offsets)

@@ -1,0 +1,45 @@
+"""Why a query failed, in one line: from the text that Spark gives to the words of the error behind it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+
+def plain_reason(problem: BaseException) -> str:
+    """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
+    text = str(problem)
+    bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
+    if bad:
+        return _without_state(bad[0])
+    exception = _python_exception(text)
+    if exception:
+        return exception
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(problem).__name__
+
+
+def _python_exception(text: str) -> str:
+    """The exception of the last traceback in Spark's text; empty if there is none.
+
+    Spark passes a worker's traceback on as text: between its own sentence and Java's stack. The exception is the first
+    line after the traceback's frames, and its class may have any name.
+    """
+    _, traceback, last = text.rpartition("Traceback")
+    exception = next((line for line in last.splitlines()[1:] if re.match(r"[A-Za-z_]", line)), "") if traceback else ""
+    name, _, message = _without_state(exception).partition(": ")
+    if not name:
+        return ""
+    if name.startswith("ottla."):
+        return message
+    reason = f"{name.rpartition('.')[2]}: {message}" if message else name.rpartition(".")[2]
+    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', last)
+    own = [frame for frame in frames if "site-packages" not in frame[0] and "/pyspark/" not in frame[0]]
+    if not own:
+        return reason
+    path, line, function = own[-1]
+    return f"{reason} in {function} ({os.path.basename(path)}, line {line})"
+
+
+def _without_state(line: str) -> str:
+    return line.split(" SQLSTATE", maxsplit=1)[0].strip()

@@ -1,0 +1,53 @@
+"""Forgets where a pipeline stands: its positions and state, and the markers of its queries in the log. Outputs stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from ottla.connect.exactly_once import forget_markers
+from ottla.model.user_error import UserError
+from ottla.pipelines.checkpoints import Checkpoint, CheckpointFiles, LocalFiles, open_files, scheme_of
+from ottla.pipelines.driver_lock import DriverLock
+from ottla.tables.topics import settings_from
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def local_session(settings: Mapping[str, str]) -> SparkSession:
+    """A small session for file systems that only Spark can open."""
+    from ottla.pipelines.session import spark
+
+    return spark("local[1]", config=settings, low_footprint=True)
+
+
+def files_of(root: str, spark_settings: Mapping[str, str]) -> CheckpointFiles:
+    return LocalFiles() if scheme_of(root) == "file" else open_files(local_session(spark_settings), root)
+
+
+def stored_queries(checkpoint: Checkpoint) -> dict[str, str | None]:
+    """Each query with its id. UserError where no pipeline has stored anything."""
+    queries = {query: checkpoint.query_id(query) for query in checkpoint.queries()}
+    if not queries and not checkpoint.note():
+        raise UserError(
+            f"there is no checkpoint {checkpoint.folder}: give the --checkpoints or --state of the pipeline"
+        )
+    return queries
+
+
+def reset(checkpoint: Checkpoint, client: Mapping[str, str]) -> int:
+    """The number of markers that are gone. UserError while a driver runs the pipeline.
+
+    Markers go first: a reset that stops in the middle still has the ids of the queries, and can be repeated.
+    """
+    queries = stored_queries(checkpoint)
+    checkpoint_id = checkpoint.note().get("id")
+    # A checkpoint of a version before has no id, and no driver of this version has used it.
+    lock = DriverLock(settings_from(client, "ottla-pipelines"), checkpoint, checkpoint_id) if checkpoint_id else None
+    with lock or nullcontext():
+        forgotten = sum(forget_markers(client, query_id) for query_id in queries.values() if query_id is not None)
+        checkpoint.files.remove(checkpoint.folder)
+    checkpoint.files.remove(checkpoint.folder)  # with what the end of the lock wrote
+    return forgotten

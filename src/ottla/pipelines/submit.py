@@ -1,0 +1,91 @@
+"""`python -m ottla.pipelines.submit FILE`, or the same module as the program of spark-submit.
+
+Under spark-submit the master and all `--conf` of spark-submit hold; the words behind the program are those of this module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ottla.model.user_error import UserError
+from ottla.pipelines.build import RunSettings
+from ottla.pipelines.checkpoints import checkpoint_root
+from ottla.pipelines.execution import refuse_several, run_pipelines
+from ottla.pipelines.pipeline import load_pipelines
+from ottla.pipelines.session import has_data_source, spark, submitted_session
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="ottla.pipelines.submit", description="Run a pipeline file on a Spark cluster.")
+    made.add_argument("file", help="pipeline file")
+    made.add_argument("-b", "--bootstrap-servers", required=True, help="brokers, as HOST:PORT,...")
+    made.add_argument(
+        "--checkpoints", required=True, help="folder for offsets and state: a path, or s3a, gs, abfs, hdfs"
+    )
+    made.add_argument("--name", help="use only the pipeline of this name")
+    made.add_argument("--master", help="Spark master (default: the master of spark-submit)")
+    made.add_argument("--remote", help="Spark Connect server, as sc://HOST:15002")
+    made.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting; may be repeated"
+    )
+    made.add_argument(
+        "--property", action="append", default=[], metavar="NAME=VALUE", help="Kafka client property; may be repeated"
+    )
+    made.add_argument("--py-files", default="", metavar="FILE,...", help="more .py or .zip files for the executors")
+    made.add_argument("--archive", metavar="FILE", help="packed Python environment for the executors (.tar.gz)")
+    made.add_argument(
+        "--format", choices=("ottla", "kafka"), help="data source of topics (default: by PySpark's version)"
+    )
+    made.add_argument("--at-least-once", action="store_true", help="write to topics without transactions")
+    made.add_argument("--once", action="store_true", help="process the records that exist now, then stop")
+    return made
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parser().parse_args(words)
+    config = {**archive_settings(options.archive), **_named("--conf", options.conf)}
+    py_files = [path for path in options.py_files.split(",") if path]
+    pipelines = [
+        pipeline for pipeline in load_pipelines(options.file) if options.name is None or pipeline.name == options.name
+    ]
+    if not pipelines:
+        raise UserError(f"{options.file} has no pipeline {options.name!r}")
+    refuse_several(options.file, pipelines, once=options.once)
+    settings = RunSettings(
+        bootstrap_servers=options.bootstrap_servers,
+        checkpoints=checkpoint_root(options.checkpoints),
+        client=_named("--property", options.property),
+        exactly_once=not options.at_least_once,
+        source_format=options.format or ("ottla" if has_data_source() else "kafka"),
+    )
+    if options.master or options.remote:
+        session = spark(options.master, remote=options.remote, name=pipelines[0].name, config=config, py_files=py_files)
+    else:
+        session = submitted_session(pipelines[0].name, config, py_files)
+    run_pipelines(session, pipelines, settings, once=options.once, quiet=True)
+
+
+def archive_settings(archive: str | None) -> dict[str, str]:
+    """Executors unpack the environment into their working folder and run its Python."""
+    if archive is None:
+        return {}
+    if "://" not in archive and not os.path.isfile(archive):
+        raise UserError(f"--archive names {archive}, and there is no such file")
+    return {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
+
+
+def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise UserError(f"{option} {text!r} is not NAME=VALUE")
+    return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts)}
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as problem:
+        sys.exit(f"ottla: {problem}")

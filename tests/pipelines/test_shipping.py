@@ -1,0 +1,128 @@
+"""What executors elsewhere get: this Ottla and the modules beside the pipeline file, importable from zips alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ottla.model.user_error import UserError
+from ottla.pipelines import shipping
+from ottla.pipelines.submit import archive_settings, main, parser
+
+IMPORTS = """
+import sys
+own = sys.argv[1:]
+sys.path = own + [path for path in sys.path if not path.endswith("/src")]
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
+import ottla.pipelines.reader, ottla.pipelines.writer, pyspark_ottla, my_steps, my_package.part
+for module in (ottla.pipelines.reader, my_steps, my_package.part):
+    assert module.__file__.startswith(tuple(own)), module.__file__
+print(my_steps.twice(my_package.part.ONE))
+"""
+
+
+def steps(folder: Path) -> Path:
+    (folder / "my_package" / "__pycache__").mkdir(parents=True)
+    (folder / "my_package" / "__init__.py").touch()
+    (folder / "my_package" / "part.py").write_text("ONE = 1\n")
+    (folder / "my_package" / "__pycache__" / "part.py").write_text("no\n")
+    (folder / "my_steps.py").write_text("def twice(x):\n    return 2 * x\n")
+    (folder / "data.bin").write_bytes(b"no")
+    (folder / "not_a_package").mkdir()
+    (folder / "not_a_package" / "module.py").write_text("no\n")
+    return folder
+
+
+def test_the_zips_are_enough_to_import_everything(tmp_path):
+    zips = [shipping.own_zip(), shipping.folder_zip(str(steps(tmp_path / "job")))]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORTS, *zips],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "2\n", done.stderr
+    with zipfile.ZipFile(zips[1]) as archive:
+        assert archive.namelist() == ["my_steps.py", "my_package/__init__.py", "my_package/part.py"]
+
+
+def test_a_zip_is_named_by_its_content(tmp_path):
+    first = shipping.folder_zip(str(steps(tmp_path / "a")))
+    assert shipping.folder_zip(str(steps(tmp_path / "b"))) == first
+    (tmp_path / "b" / "my_steps.py").write_text("")
+    assert shipping.folder_zip(str(tmp_path / "b")) != first
+    (tmp_path / "empty").mkdir()
+    assert shipping.folder_zip(str(tmp_path / "empty")) is None
+
+
+def test_a_folder_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(shipping, "MOST_BYTES", 10)
+    with pytest.raises(UserError, match="put the file into a folder of its own"):
+        shipping.folder_zip(str(steps(tmp_path / "a")))
+
+
+def test_words_of_submit(tmp_path):
+    with pytest.raises(UserError, match="names /nowhere.tar.gz, and there is no such file"):
+        archive_settings("/nowhere.tar.gz")
+    (tmp_path / "e.tar.gz").touch()
+    assert archive_settings(f"{tmp_path}/e.tar.gz") == {
+        "spark.archives": f"{tmp_path}/e.tar.gz#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
+    file = tmp_path / "shop.py"
+    file.write_text("from ottla.pipelines import Pipeline\na, b = Pipeline('a'), Pipeline('b')\n")
+    words = [str(file), "-b", "log:1", "--checkpoints", f"{tmp_path}/c"]
+    with pytest.raises(UserError, match="holds a, b: choose one with --name"):
+        main(words)
+    with pytest.raises(UserError, match="has no pipeline 'c'"):
+        main([*words, "--name", "c"])
+    with pytest.raises(UserError, match="--conf 'x' is not NAME=VALUE"):
+        main([*words, "--conf", "x"])
+    assert parser().parse_args(words).once is False
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_spark_submit_runs_a_file_whose_modules_only_the_driver_has(ottla_server, tmp_path):
+    """local-cluster: executors are processes of their own, with a working folder and a path of modules of their own."""
+    import pyspark
+
+    import ottla.pipelines.submit as program
+    from ottla.pipelines.session import use_java
+    from ottla.tables.query import topic_table
+    from tests.pipelines.conftest import Topics
+
+    use_java()
+    topics = Topics(ottla_server)
+    source, target = topics.new("shipped", 2), topics.new("shipped-out", 2)
+    topics.send(source, [(None, b"%d" % n) for n in range(50)])
+    job = steps(tmp_path / "job")
+    (job / "job.py").write_text(
+        "import my_steps\n"
+        "from pyspark.sql.functions import udf\n"
+        "from ottla.pipelines import Pipeline, topic\n"
+        "p = Pipeline('shipped')\n"
+        f"@p.step(reads={{'rows': topic('{source}', value='text')}}, writes=topic('{target}', value='text'))\n"
+        "def double(rows):\n"
+        "    return rows.select(udf(lambda n: str(my_steps.twice(int(n))))('value').alias('value'))\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "OTTLA_STEPS_PATH"}}
+    for run in (1, 2):
+        done = subprocess.run(
+            [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]",
+             "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false", "--driver-memory", "768m",
+             program.__file__, str(job / "job.py"), "-b", ottla_server.bootstrap_servers,
+             "--checkpoints", f"file://{tmp_path}/c", "--once"],
+            capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path,
+            env=environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        rows = topic_table({"bootstrap.servers": ottla_server.bootstrap_servers}, target).to_pylist()
+        assert sorted(int(row["value"]) for row in rows) == [2 * n for n in range(50)], f"after run {run}"
