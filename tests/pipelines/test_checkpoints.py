@@ -8,7 +8,12 @@ import threading
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.commands import ottla
+from ottla.client.cluster import Cluster
+from ottla.client.groups import list_groups
+from ottla.client.settings import client_settings
 from ottla.model.ids import TopicPartition
 from ottla.model.user_error import UserError
 from ottla.pipelines import driver_lock

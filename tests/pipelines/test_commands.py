@@ -167,7 +167,7 @@ def test_a_switch_needs_a_backfill_and_another_version(tmp_path):
     assert done.exit_code == 1
     assert "shop-v2 has no checkpoint" in done.output
     assert "ottla pipeline backfill" in done.output
-    (tmp_path / "state" / "checkpoints" / "shop-v2").mkdir(parents=True)
+    (tmp_path / "state" / "checkpoints" / "shop-v2" / "first").mkdir(parents=True)
     done = run("pipeline", "switch", str(file), *state, "--from", "shop-v2")
     assert done.output == "ottla: shop-v2 cannot be switched to itself: --from names the version that runs now\n"
 

@@ -12,7 +12,8 @@ import pytest
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import shipping
-from ottla.pipelines.submit import archive_settings, main, parser
+from ottla.pipelines.shipping import archive_settings
+from ottla.pipelines.submit import main, parser
 
 IMPORTS = """
 import sys
@@ -69,7 +70,7 @@ def test_a_folder_that_is_too_large_is_refused(tmp_path, monkeypatch):
 
 
 def test_words_of_submit(tmp_path):
-    with pytest.raises(UserError, match="names /nowhere.tar.gz, and there is no such file"):
+    with pytest.raises(UserError, match=r"names /nowhere\.tar\.gz, and there is no such file"):
         archive_settings("/nowhere.tar.gz")
     (tmp_path / "e.tar.gz").touch()
     assert archive_settings(f"{tmp_path}/e.tar.gz") == {

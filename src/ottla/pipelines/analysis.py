@@ -26,13 +26,15 @@ _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
 
 def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> list[str]:
     """One sentence for each step that would fail."""
-    found = []
+    reasons = []
     for step in pipeline.in_order():
         try:
             check_step(spark, step, settings)
         except (UserError, PySparkException) as problem:
-            found.append(f"step {step.name}: {plain_reason(problem)}")
-    return found
+            reasons.append(f"step {step.name}: {plain_reason(problem)}")
+        except Exception as problem:  # a supervisor: every error of a step's function is reported
+            reasons.append(f"step {step.name}: {type(problem).__name__}: {problem}")
+    return reasons
 
 
 def check_step(spark: SparkSession, step: Step, settings: build.RunSettings) -> None:
@@ -40,6 +42,7 @@ def check_step(spark: SparkSession, step: Step, settings: build.RunSettings) -> 
     branches = branches_of(step, step.function(**inputs))
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)
+        _check_streaming(frame, step.output_mode)
 
 
 def branches_of(step: Step, result: Any) -> Mapping[str, DataFrame]:
@@ -75,7 +78,6 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
         build.output_rows(frame, port).schema  # noqa: B018 - the analysis is the point
     elif isinstance(port, View):
         build.output_rows(frame, port.topic_with_key(port.delta.keys[0])).schema  # noqa: B018 - as above
-    _check_streaming(frame, step.output_mode)
 
 
 def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -97,7 +99,7 @@ def _check_streaming(frame: DataFrame, output_mode: str) -> None:
         return
     spark: Any = frame.sparkSession
     jvm = spark._jvm  # noqa: SLF001 - PySpark's only way to the check
-    modes = jvm.org.apache.spark.sql.catalyst.streaming.InternalOutputModes
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
     mode: Callable[[], Any] = getattr(modes, _MODES[output_mode])
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker

@@ -239,6 +239,9 @@ def _batch_function(port: Port, name: str, settings: RunSettings, checkpoint: st
 
 
 def _write_topic(rows: DataFrame, name: str, settings: RunSettings, work: Work) -> None:
+    if settings.source_format != "ottla":  # Spark's own connector writes at least once
+        rows.write.format(settings.source_format).options(**settings.client_options(), topic=name).save()
+        return
     (
         rows.write.format("ottla")
         .options(**settings.client_options(), topic=name)

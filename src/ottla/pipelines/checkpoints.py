@@ -123,7 +123,7 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to Hadoop
         try:
-            self._system = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+            self._system = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001 - as above
             self._system.exists(self._path(root))
         except Exception as problem:  # py4j passes on whatever a connector's class raises
             raise UserError(_unreachable(root, problem)) from problem
@@ -196,8 +196,8 @@ class ConnectFiles:
             rows = reader.load(path).select("path").collect()
         except AnalysisException:
             return []
-        below = [str(row[0]).partition(path.partition(":")[2].strip("/") or path)[2] for row in rows]
-        return sorted({rest.strip("/").partition("/")[0] for rest in below} - {""})
+        below_path = [str(row[0]).partition(path.partition(":")[2].strip("/") or path)[2] for row in rows]
+        return sorted({name.strip("/").partition("/")[0] for name in below_path} - {""})
 
     def create(self, path: str, text: str) -> bool:
         if self.read(path) is not None:

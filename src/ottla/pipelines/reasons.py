@@ -15,6 +15,8 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
+    thrown = getattr(problem, "java_exception", None)  # py4j's own text begins with the call
+    text = text if thrown is None else str(thrown)
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -265,7 +266,7 @@ def _patiently(step: Step, function: Callable[[], Result]) -> Result:
     while True:
         try:
             return function()
-        except PySparkException as problem:
+        except (PySparkException, Py4JJavaError) as problem:  # the second: a checkpoint that cannot be written
             if not _is_passing(problem) or failures == MAX_RESTARTS:
                 raise StepFailed(step.name, plain_reason(problem)) from problem
         failures += 1

@@ -32,6 +32,15 @@ def ship(session: SparkSession, folders: Iterable[str], py_files: Sequence[str] 
         _add(session, path)
 
 
+def archive_settings(archive: str | None) -> dict[str, str]:
+    """Executors unpack the environment into their working folder and run its Python."""
+    if archive is None:
+        return {}
+    if "://" not in archive and not os.path.isfile(archive):
+        raise UserError(f"--archive names {archive}, and there is no such file")
+    return {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
+
+
 def own_zip() -> str:
     root = os.path.dirname(os.path.dirname(os.path.abspath(ottla.__file__)))
     return _zipped("ottla", root, (path for name in _OWN_PACKAGES for path in _package(root, name)))

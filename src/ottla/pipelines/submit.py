@@ -6,7 +6,6 @@ Under spark-submit the master and all `--conf` of spark-submit hold; the words b
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ from ottla.pipelines.checkpoints import checkpoint_root
 from ottla.pipelines.execution import refuse_several, run_pipelines
 from ottla.pipelines.pipeline import load_pipelines
 from ottla.pipelines.session import has_data_source, spark, submitted_session
+from ottla.pipelines.shipping import archive_settings
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,15 +66,6 @@ def main(words: Sequence[str] | None = None) -> None:
     else:
         session = submitted_session(pipelines[0].name, config, py_files)
     run_pipelines(session, pipelines, settings, once=options.once, quiet=True)
-
-
-def archive_settings(archive: str | None) -> dict[str, str]:
-    """Executors unpack the environment into their working folder and run its Python."""
-    if archive is None:
-        return {}
-    if "://" not in archive and not os.path.isfile(archive):
-        raise UserError(f"--archive names {archive}, and there is no such file")
-    return {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
 
 
 def _named(option: str, texts: Sequence[str]) -> dict[str, str]:

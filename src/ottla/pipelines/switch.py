@@ -8,13 +8,13 @@ change to the new names, and the old outputs stay.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
+from ottla.pipelines.checkpoints import CheckpointFiles
 from ottla.pipelines.pipeline import Pipeline
 
 _LOOK_S = 0.5
@@ -57,9 +57,9 @@ def _caught_up(status: dict[str, Any]) -> bool:
     )
 
 
-def check_backfilled(checkpoints: str, old: Pipeline, new: Pipeline) -> None:
+def check_backfilled(files: CheckpointFiles, checkpoints: str, old: Pipeline, new: Pipeline) -> None:
     """UserError where no backfill has begun the new version: it would come without the history."""
-    if not os.path.isdir(os.path.join(checkpoints, new.name)):
+    if not files.names(f"{checkpoints}/{new.name}"):
         raise UserError(
             f"{new.name} has no checkpoint in {checkpoints}: make it first with `ottla pipeline backfill`, with the same "
             f"--suffix, --state and --checkpoints (a new pipeline without history is started as {old.name})"

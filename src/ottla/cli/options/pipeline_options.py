@@ -31,18 +31,21 @@ def run_options(command: Command) -> Command:
         click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], "
         "spark://HOST:7077, ..."),
         click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
-        click.option("--checkpoints", metavar="DIR", help="Directory for offsets and state (default: in "
-        "the state directory)."),
+        click.option("--checkpoints", metavar="DIR", help="Directory for offsets and state, also as an "
+        "s3a, gs, abfs or hdfs URI (default: in the state directory)."),
         click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Kafka "
         "client property, such as security.protocol=SSL; may be repeated."),
         click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
         "setting; may be repeated."),
+        click.option("--py-files", multiple=True, metavar="FILE", help="More .py or .zip files for the "
+        "executors; may be repeated."),
+        click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),
         click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Most records in a "
         "micro-batch (default: no limit)."),
         click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
         "records may be duplicated after a failure."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
-        click.option("--format", "source_format", default="ottla", type=click.Choice(["ottla", "kafka"]), hidden=True),
+        click.option("--format", "source_format", type=click.Choice(["ottla", "kafka"]), hidden=True),
         STATE,
     ):  # fmt: skip
         command = option(command)

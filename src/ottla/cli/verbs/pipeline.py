@@ -140,6 +140,8 @@ def switch(
     from ottla.model.user_error import UserError
     from ottla.pipelines import supervisor
     from ottla.pipelines import switch as steps
+    from ottla.pipelines.checkpoints import checkpoint_root
+    from ottla.pipelines.reset import files_of
 
     context = click.get_current_context()
 
@@ -148,7 +150,8 @@ def switch(
         raise UserError(f"{file} holds {', '.join(pipeline.name for pipeline in pipelines)}: choose one with --name")
     folder = supervisor.state_directory(state)
     before, after = pipelines[0], version(pipelines, suffix)[0]
-    steps.check_backfilled(options["checkpoints"] or os.path.join(folder, "checkpoints"), before, after)
+    root = checkpoint_root(options["checkpoints"] or os.path.join(folder, "checkpoints"))
+    steps.check_backfilled(files_of(root, pairs("--conf", options["spark_settings"])), root, before, after)
     steps.switch(
         folder,
         old or before.name,
@@ -301,7 +304,8 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     from ottla.pipelines.build import RunSettings
     from ottla.pipelines.checkpoints import checkpoint_root
     from ottla.pipelines.execution import refuse_several, run_pipelines
-    from ottla.pipelines.session import spark
+    from ottla.pipelines.session import has_data_source, spark
+    from ottla.pipelines.shipping import archive_settings
 
     state = supervisor.state_directory(options.get("state"))
     settings = RunSettings(
@@ -309,7 +313,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         checkpoints=checkpoint_root(options["checkpoints"] or os.path.join(state, "checkpoints")),
         client=pairs("--property", options["properties"]),
         exactly_once=not options["at_least_once"],
-        source_format=options["source_format"],
+        source_format=options["source_format"] or ("ottla" if has_data_source() else "kafka"),
         path=options.get("path"),
         starting=options.get("starting", {}),
         made_here=options.get("made_here", frozenset()),
@@ -318,7 +322,11 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     log = options["spark_log"] or os.path.join(state, f"{pipelines[0].name}.spark.log")
     refuse_several(file, pipelines, once=bool(options.get("once")))
     session = spark(
-        options["master"], remote=options["remote"], config=pairs("--conf", options["spark_settings"]), log_file=log
+        options["master"],
+        remote=options["remote"],
+        config={**archive_settings(options["archive"]), **pairs("--conf", options["spark_settings"])},
+        log_file=log,
+        py_files=options["py_files"],
     )
     run_pipelines(
         session,
@@ -334,12 +342,14 @@ def _words_again(context: click.Context) -> list[str]:
     """The options of `start`, as words for `run`."""
     names = {
         "bootstrap_servers": "--bootstrap-servers", "master": "--master", "remote": "--remote", "checkpoints": "--checkpoints",
-        "max_offsets_per_trigger": "--max-offsets-per-trigger", "spark_log": "--spark-log", "source_format": "--format",
+        "archive": "--archive", "max_offsets_per_trigger": "--max-offsets-per-trigger", "spark_log": "--spark-log", "source_format": "--format",
     }  # fmt: skip
     words: list[str] = []
     for parameter, option in names.items():
         if context.params.get(parameter) is not None:
             words += [option, str(context.params[parameter])]
+    for value in context.params["py_files"]:
+        words += ["--py-files", value]
     for value in context.params["properties"]:
         words += ["--property", value]
     for value in context.params["spark_settings"]:

@@ -1,0 +1,104 @@
+"""Checkpoints on a real S3 server, through Hadoop's S3A: a run goes on where the last one ended, and what a batch costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ottla.connect.sender import Outgoing, Sender
+from ottla.tables.query import topic_table
+from tests.interop.ottla_server import ROOT
+from tests.pipelines.conftest import Topics
+from tests.support.kafka_jars import Unavailable, cache_dir, fetch_artifacts
+from tests.support.s3 import KEYS, s3_server
+
+pytestmark = [pytest.mark.soak, pytest.mark.interop, pytest.mark.timeout(1800)]
+FILE = """
+from ottla.pipelines import Pipeline, topic
+p = Pipeline("stored")
+N = topic("{source}", value="json", schema="n long")
+@p.step(reads={{"rows": N}}, writes=topic("{target}", value="json"))
+def copy(rows):
+    return rows.select("n")
+@p.step(reads={{"rows": N}}, writes=topic("{counts}", value="json", key="odd"), output_mode="update")
+def counts(rows):
+    return rows.groupBy((rows.n % 2).alias("odd")).count()
+"""
+
+
+def test_checkpoints_in_a_bucket(ottla_server, tmp_path):
+    try:
+        s3a = fetch_artifacts(
+            "Hadoop's S3A", cache_dir().with_name("ottla-hadoop-aws-3.5.0"), ["org.apache.hadoop:hadoop-aws:3.5.0"]
+        )
+        with s3_server(tmp_path) as store:
+            _check(ottla_server, store, s3a, tmp_path)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
+    topics = Topics(ottla_server)
+    source, target, counts = (topics.new(name, 1) for name in ("stored", "stored-out", "stored-counts"))
+    file = tmp_path / "stored.py"
+    file.write_text(FILE.format(source=source, target=target, counts=counts))
+    bucket = store.bucket("pipelines")
+    requests = []
+    for begin, end in ((0, 50), (50, 150)):
+        sender = Sender({"bootstrap.servers": ottla_server.bootstrap_servers})
+        sender.send(Outgoing(source, None, b'{"n": %d}' % n) for n in range(begin, end))
+        sender.flush()
+        before = _requests(tmp_path)
+        done = _ottla(
+            "pipeline", "run", str(file), "--once", "--quiet", "--state", str(tmp_path / "state"),
+            "-b", ottla_server.bootstrap_servers, "--checkpoints", f"s3a://{bucket}/checkpoints",
+            "--max-offsets-per-trigger", "10", *_settings(store, s3a),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + done.stdout
+        requests.append(_requests(tmp_path) - before)
+    rows = topic_table({"bootstrap.servers": ottla_server.bootstrap_servers}, target).to_pylist()
+    assert Counter(json.loads(row["value"])["n"] for row in rows) == Counter(range(150))
+    newest = {row["key"]: json.loads(row["value"])["count"] for row in topic_table(
+        {"bootstrap.servers": ottla_server.bootstrap_servers}, counts).to_pylist()}  # fmt: skip
+    assert newest == {b"0": 75, b"1": 75}
+    assert list((store.root / bucket / "checkpoints" / "stored").glob("*/offsets/14"))
+    assert not list(Path.cwd().glob("s3a:*"))
+    # Both runs start and end alike: the second has ten batches of two queries, the first five.
+    print(f"{(requests[1] - requests[0]) / 5:.0f} requests for a batch of both queries, {requests}")
+    done = _ottla("pipeline", "reset", "stored", "--yes", "-b", ottla_server.bootstrap_servers, "--state",
+                  str(tmp_path / "state"), "--checkpoints", f"s3a://{bucket}/checkpoints", *_settings(store, s3a))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not list((store.root / bucket / "checkpoints").glob("stored/**/metadata"))
+
+
+def _settings(store, s3a: Path) -> list[str]:
+    settings = {
+        "spark.jars": ",".join(str(jar) for jar in sorted(s3a.glob("*.jar"))),
+        "spark.hadoop.fs.s3a.endpoint": store.endpoint,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.access.key": KEYS["AWS_ACCESS_KEY_ID"],
+        "spark.hadoop.fs.s3a.secret.key": KEYS["AWS_SECRET_ACCESS_KEY"],
+        "spark.sql.shuffle.partitions": "1",
+        "spark.driver.memory": "900m",
+    }
+    return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+
+
+def _ottla(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(
+        [sys.executable, "-m", "ottla.cli.main", *words],
+        env=environment, capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
+
+
+def _requests(folder: Path) -> int:
+    """The server writes a line for each request."""
+    return sum(" | " in line for line in (folder / "s3.log").read_text(errors="replace").splitlines())
