@@ -214,6 +214,27 @@ def test_started_pipelines_and_their_states(tmp_path):
         supervisor.current(state, "../x")
 
 
+def test_the_state_is_in_the_project_and_former_state_is_still_there(tmp_path, monkeypatch, capsys):
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("OTTLA_STATE", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    former = home / "ottla" / "pipelines"
+    former.mkdir(parents=True)
+    (former / "x.status.json").write_text('{"name": "x", "state": "stopped"}')
+    assert supervisor.state_directory() == str(former)
+    assert "where earlier versions kept it; move the folder to .ottla/pipelines" in capsys.readouterr().err
+    assert [one["name"] for one in supervisor.every(supervisor.state_directory())] == ["x"]
+    (former / "x.status.json").unlink()
+    assert supervisor.state_directory() == str(project / ".ottla" / "pipelines")
+    (former / "x.status.json").write_text("{}")
+    capsys.readouterr()
+    assert supervisor.state_directory() == str(project / ".ottla" / "pipelines"), "the project has its own"
+    assert supervisor.state_directory(str(tmp_path)) == str(tmp_path)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_process_that_was_given_the_number_since_is_left_alone(tmp_path):
     """After a reboot the number of a pipeline's process belongs to someone else."""
     state = supervisor.state_directory(str(tmp_path))

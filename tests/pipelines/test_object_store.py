@@ -81,6 +81,7 @@ def _settings(store, s3a: Path) -> list[str]:
     settings = {
         "spark.jars": ",".join(str(jar) for jar in sorted(s3a.glob("*.jar"))),
         "spark.hadoop.fs.s3a.endpoint": store.endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": KEYS["AWS_REGION"],
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
         "spark.hadoop.fs.s3a.access.key": KEYS["AWS_ACCESS_KEY_ID"],

@@ -32,7 +32,7 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
             check_step(spark, step, settings)
         except (UserError, PySparkException) as problem:
             reasons.append(f"step {step.name}: {plain_reason(problem)}")
-        except Exception as problem:  # a supervisor: every error of a step's function is reported
+        except Exception as problem:  # noqa: BLE001 - a supervisor: every error of a step's function is reported
             reasons.append(f"step {step.name}: {type(problem).__name__}: {problem}")
     return reasons
 

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,20 +25,33 @@ from ottla.system.processes import is_zombie, own_command, started_at
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
 STATES = ("starting", "running", "restarting", "stopped", "finished", "failed", "dead")
 _UNDER_WAY = ("starting", "running", "restarting")
+PROJECT_STATE = os.path.join(".ottla", "pipelines")
 _PIPELINE = ("pipeline", "run")
 _CLOCK_SLACK_S = 10.0
 
 
 def state_directory(folder: str | None = None) -> str:
-    base = folder or os.environ.get("OTTLA_STATE")
-    if not base:
-        home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-        base = os.path.join(home, "ottla", "pipelines")
+    """By default a folder of the project: pipelines of one name in two projects have nothing in common."""
+    base = folder or os.environ.get("OTTLA_STATE") or _default_directory()
     os.makedirs(base, mode=0o700, exist_ok=True)
     stranger = stranger_who_writes(base)
     if stranger is not None:  # a definition there has the words that `restart` runs and the process that `stop` kills
         raise UserError(f"{base} cannot hold pipelines: {stranger}; use `--state` with a directory of your own")
     return base
+
+
+def _default_directory() -> str:
+    """Earlier versions kept the state in the home folder: it is used until it is moved or the project has its own."""
+    project = os.path.abspath(PROJECT_STATE)
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    former = os.path.join(home, "ottla", "pipelines")
+    if os.path.isdir(project) or not os.path.isdir(former) or not os.listdir(former):
+        return project
+    sys.stderr.write(
+        f"ottla: the state of pipelines is in {former}, where earlier versions kept it; move the folder to "
+        f"{PROJECT_STATE}, or set OTTLA_STATE\n"
+    )
+    return former
 
 
 def write_json(path: str, content: dict[str, Any]) -> None:

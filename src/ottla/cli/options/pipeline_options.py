@@ -18,8 +18,7 @@ SUFFIX = click.option("--suffix", default="", help="Suffix of the outputs, as gi
 STATE = click.option(
     "--state",
     metavar="DIR",
-    help="Directory for status, log and checkpoints of started pipelines (default: $OTTLA_STATE or "
-    "~/.local/state/ottla/pipelines).",
+    help="Directory for status, log and checkpoints of started pipelines (default: $OTTLA_STATE or .ottla/pipelines).",
 )
 
 

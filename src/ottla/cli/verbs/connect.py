@@ -45,8 +45,7 @@ def connect() -> None:
 @click.option(
     "--state",
     metavar="DIR",
-    help="Directory for status files, which the console reads (default: $OTTLA_STATE or "
-    "~/.local/state/ottla/pipelines).",
+    help="Directory for status files, which the console reads (default: $OTTLA_STATE or .ottla/pipelines).",
 )
 def run(
     *, files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, ...], once: bool, state: str | None
