@@ -296,7 +296,7 @@ def test_a_reset_forgets_positions_and_markers(spark, topics, committed, tmp_pat
     query_id = Checkpoint(LocalFiles(), f"{tmp_path}/state/checkpoints/copying").query_id("copy")
     assert any(query_id in name for name in groups(topics))
     done = CliRunner().invoke(ottla, words, input="y\n")
-    assert "copying: forgot 1 queries and 1 markers" in done.output
+    assert "copying: forgot 1 queries and 1 groups of markers" in done.output
     assert not any(query_id in name for name in groups(topics))
     assert not (tmp_path / "state" / "checkpoints" / "copying").exists()
     again = CliRunner().invoke(ottla, [*words, "--yes"])

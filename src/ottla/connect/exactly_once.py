@@ -111,20 +111,6 @@ class ExactlyOnce:
         return done
 
 
-def forget_markers(client: Mapping[str, str], query_id: str) -> int:
-    """Deletes the markers of a query that begins again from nothing; returns how many there were."""
-    from ottla.client.cluster import Cluster
-    from ottla.client.groups import delete_group, list_groups
-    from ottla.client.settings import client_settings
-
-    with Cluster(client_settings(client["bootstrap.servers"], client, client_id="ottla-markers")) as cluster:
-        names = [group.group_id for group in list_groups(cluster)]
-        own = [name for name in names if name.startswith("ottla-") and query_id in name]
-        for name in own:
-            delete_group(cluster, name)
-    return len(own)
-
-
 def ensure_marker_topic(client: Mapping[str, str], name: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient

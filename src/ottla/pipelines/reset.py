@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ottla.connect.exactly_once import forget_markers
+from ottla.connect.markers import forget_markers
 from ottla.model.user_error import UserError
 from ottla.pipelines.checkpoints import Checkpoint, CheckpointFiles, LocalFiles, open_files, scheme_of
 from ottla.pipelines.driver_lock import DriverLock
@@ -38,7 +38,7 @@ def stored_queries(checkpoint: Checkpoint) -> dict[str, str | None]:
 
 
 def reset(checkpoint: Checkpoint, client: Mapping[str, str]) -> int:
-    """The number of markers that are gone. UserError while a driver runs the pipeline.
+    """The number of groups with markers that are gone. UserError while a driver runs the pipeline.
 
     Markers go first: a reset that stops in the middle still has the ids of the queries, and can be repeated.
     """
@@ -47,7 +47,7 @@ def reset(checkpoint: Checkpoint, client: Mapping[str, str]) -> int:
     # A checkpoint of a version before has no id, and no driver of this version has used it.
     lock = DriverLock(settings_from(client, "ottla-pipelines"), checkpoint, checkpoint_id) if checkpoint_id else None
     with lock or nullcontext():
-        forgotten = sum(forget_markers(client, query_id) for query_id in queries.values() if query_id is not None)
+        forgotten = sum(len(forget_markers(client, query_id)) for query_id in queries.values() if query_id is not None)
         checkpoint.files.remove(checkpoint.folder)
     checkpoint.files.remove(checkpoint.folder)  # with what the end of the lock wrote
     return forgotten

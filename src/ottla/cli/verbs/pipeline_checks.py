@@ -111,4 +111,4 @@ def reset(
         )
     client = {"bootstrap.servers": bootstrap_servers, **pairs("--property", properties)}
     forgotten = resetting.reset(checkpoint, client)
-    click.echo(f"{name}: forgot {len(queries)} queries and {forgotten} markers")
+    click.echo(f"{name}: forgot {len(queries)} queries and {forgotten} groups of markers")
