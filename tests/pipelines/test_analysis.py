@@ -1,4 +1,4 @@
-"""`ottla pipeline validate --plans`: each mistake is one sentence, and nothing is read or written."""
+"""`ottla pipeline validate`: each mistake is one sentence, and nothing is read or written."""
 
 from __future__ import annotations
 
@@ -103,6 +103,20 @@ def test_a_join_of_tables_is_no_stream(spark):
     assert "no input is a stream" in problem
 
 
+def test_a_table_that_a_step_before_makes_is_not_missing(spark, tmp_path):
+    made = Pipeline("shop")
+    made.step(reads={"orders": ORDERS}, writes=delta(str(tmp_path / "made")))(whole)
+
+    def reader(orders, table):
+        return orders.join(table, "id")
+
+    made.step(reads={"orders": ORDERS, "table": delta(str(tmp_path / "made"))}, writes=OUT)(reader)
+    assert problems(spark, made, NOWHERE) == []
+    reads = {"orders": ORDERS, "table": delta(str(tmp_path / "missing"))}
+    (problem,) = analysed(spark, reader, reads=reads)
+    assert "missing" in problem
+
+
 def test_validate_reports_every_step(spark, tmp_path, monkeypatch):
     file = tmp_path / "shop.py"
     file.write_text(
@@ -125,10 +139,10 @@ def test_validate_reports_every_step(spark, tmp_path, monkeypatch):
             pass
 
     monkeypatch.setattr("ottla.pipelines.reset.local_session", lambda _settings: Kept())
-    done = CliRunner().invoke(ottla, ["pipeline", "validate", str(file), "--plans"])
+    done = CliRunner().invoke(ottla, ["pipeline", "validate", str(file)])
     assert done.exit_code == 1
     assert [line.strip().split(":")[0] for line in done.output.splitlines()] == ["ottla", "step two"]
-    assert CliRunner().invoke(ottla, ["pipeline", "validate", str(file)]).exit_code == 0
+    assert CliRunner().invoke(ottla, ["pipeline", "validate", str(file), "--no-plans"]).exit_code == 0
 
 
 def test_validate_asks_a_broker_for_topics(ottla_server, tmp_path):
@@ -139,6 +153,8 @@ def test_validate_asks_a_broker_for_topics(ottla_server, tmp_path):
         "@p.step(reads={'rows': topic('no-such-topic')}, writes=topic('b'))\n"
         "def one(rows):\n    return rows\n"
     )
-    done = CliRunner().invoke(ottla, ["pipeline", "validate", str(file), "-b", ottla_server.bootstrap_servers])
+    done = CliRunner().invoke(
+        ottla, ["pipeline", "validate", str(file), "--no-plans", "-b", ottla_server.bootstrap_servers]
+    )
     assert done.exit_code == 1
     assert "step one reads the topic 'no-such-topic', which does not exist" in done.output

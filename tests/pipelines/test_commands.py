@@ -46,7 +46,7 @@ def run(*words: str):
 def test_validate_and_graph(tmp_path):
     file = tmp_path / "shop.py"
     file.write_text(GOOD)
-    assert run("pipeline", "validate", str(file)).output == "shop: 2 steps, in order: first, second\n"
+    assert run("pipeline", "validate", str(file), "--no-plans").output == "shop: 2 steps, in order: first, second\n"
     drawn = json.loads(run("pipeline", "graph", str(file), "-o", "json").output)
     assert {"from": "step:first", "to": "topic:b"} in drawn["edges"]
     assert drawn["inputs"] == ["topic:a"]

@@ -49,19 +49,16 @@ def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
     file = tmp_path / "stored.py"
     file.write_text(FILE.format(source=source, target=target, counts=counts))
     bucket = store.bucket("pipelines")
-    requests = []
     for begin, end in ((0, 50), (50, 150)):
         sender = Sender({"bootstrap.servers": ottla_server.bootstrap_servers})
         sender.send(Outgoing(source, None, b'{"n": %d}' % n) for n in range(begin, end))
         sender.flush()
-        before = _requests(tmp_path)
         done = _ottla(
             "pipeline", "run", str(file), "--once", "--quiet", "--state", str(tmp_path / "state"),
             "-b", ottla_server.bootstrap_servers, "--checkpoints", f"s3a://{bucket}/checkpoints",
             "--max-offsets-per-trigger", "10", *_settings(store, s3a),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr + done.stdout
-        requests.append(_requests(tmp_path) - before)
     rows = topic_table({"bootstrap.servers": ottla_server.bootstrap_servers}, target).to_pylist()
     assert Counter(json.loads(row["value"])["n"] for row in rows) == Counter(range(150))
     newest = {row["key"]: json.loads(row["value"])["count"] for row in topic_table(
@@ -69,8 +66,10 @@ def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
     assert newest == {b"0": 75, b"1": 75}
     assert list((store.root / bucket / "checkpoints" / "stored").glob("*/offsets/14"))
     assert not list(Path.cwd().glob("s3a:*"))
-    # Both runs start and end alike: the second has ten batches of two queries, the first five.
-    print(f"{(requests[1] - requests[0]) / 5:.0f} requests for a batch of both queries, {requests}")
+    for query, most in (("copy", 60), ("counts", 100)):
+        costs = _requests_of_a_batch(tmp_path, query)
+        print(f"{query}: {sum(costs.values()):.0f} requests for a batch: {costs}")
+        assert sum(costs.values()) <= most, "docs/pipelines.md has the figures"
     done = _ottla("pipeline", "reset", "stored", "--yes", "-b", ottla_server.bootstrap_servers, "--state",
                   str(tmp_path / "state"), "--checkpoints", f"s3a://{bucket}/checkpoints", *_settings(store, s3a))  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -100,6 +99,16 @@ def _ottla(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def _requests(folder: Path) -> int:
-    """The server writes a line for each request."""
-    return sum(" | " in line for line in (folder / "s3.log").read_text(errors="replace").splitlines())
+def _requests_of_a_batch(folder: Path, query: str) -> dict[str, float]:
+    """From the server's log, by method: between the batches 1 and 4 of the first run."""
+    lines = (folder / "s3.log").read_text(errors="replace").replace("%2F", "/").splitlines()
+    fields = [line.split(" | ") for line in lines if f"/stored/{query}/" in line and line.count(" | ") > 6]
+    begin, end = (
+        next(
+            n
+            for n, row in enumerate(fields)
+            if row[5].strip() == "PUT" and row[6].strip().endswith(f"/offsets/{batch}")
+        )
+        for batch in (1, 4)
+    )
+    return {method: count / 3 for method, count in Counter(row[5].strip() for row in fields[begin:end]).items()}

@@ -1,12 +1,12 @@
 """The plans of a pipeline, analysed without running anything: what `ottla pipeline validate` reports.
 
 Spark resolves columns and types of each step, and its own check of streaming plans refuses what a query would refuse at its
-start. No record is read; a broker is asked for the names of topics only.
+start. No record is read, and no broker is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.pipeline import Pipeline, Step
+from ottla.pipelines.pipeline import Pipeline, Step, written_nodes
 from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
 
@@ -27,9 +27,11 @@ _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
 def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> list[str]:
     """One sentence for each step that would fail."""
     reasons = []
+    made_here = {node for step in pipeline.steps for node in written_nodes(step)}
+    made_here |= {port.delta.node for step in pipeline.steps for port in step.writes.values() if isinstance(port, View)}
     for step in pipeline.in_order():
         try:
-            check_step(spark, step, settings)
+            check_step(spark, step, settings, made_here)
         except (UserError, PySparkException) as problem:
             reasons.append(f"step {step.name}: {plain_reason(problem)}")
         except Exception as problem:  # noqa: BLE001 - a supervisor: every error of a step's function is reported
@@ -37,8 +39,14 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
     return reasons
 
 
-def check_step(spark: SparkSession, step: Step, settings: build.RunSettings) -> None:
-    inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
+def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, made_here: Collection[str] = ()) -> None:
+    """A step that reads a table which a step before it makes (`made_here`) is checked once the table is there."""
+    try:
+        inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
+    except UserError:
+        if any(port.node in made_here and not isinstance(port, Topic) for port in step.reads.values()):
+            return
+        raise
     branches = branches_of(step, step.function(**inputs))
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)

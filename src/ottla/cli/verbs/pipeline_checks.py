@@ -15,7 +15,8 @@ from ottla.cli.options.pipeline_options import STATE, pairs, pick
 @click.option("-b", "--bootstrap-servers", help="Brokers, as HOST:PORT,...: also check that the input topics exist.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE",
               help="Kafka client property; may be repeated.")  # fmt: skip
-@click.option("--plans", is_flag=True, help="Also start Spark and analyse columns, types and plans (a dry run).")
+@click.option("--plans/--no-plans", default=True, show_default=True,
+              help="Start Spark and analyse columns, types and plans (a dry run).")  # fmt: skip
 @click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark setting; may be repeated.")
 def validate(
     file: str,
@@ -25,12 +26,12 @@ def validate(
     plans: bool,  # noqa: FBT001 - click passes flags so
     spark_settings: tuple[str, ...],
 ) -> None:
-    r"""Check FILE without running anything: names, inputs, circles, output modes; with --plans also columns and types.
+    r"""Check FILE without running anything: names, inputs, circles, output modes, columns, types and plans.
 
     \b
     Examples:
-      ottla pipeline validate shop.py
-      ottla pipeline validate shop.py --plans -b localhost:9092
+      ottla pipeline validate shop.py --no-plans
+      ottla pipeline validate shop.py -b localhost:9092
     """
     from ottla.model.user_error import UserError
 
