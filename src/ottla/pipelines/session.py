@@ -64,7 +64,7 @@ def spark(
     and `py_files`."""
     from pyspark.sql import SparkSession
 
-    local = not master or re.match(r"local(\[|$)", master) is not None
+    local = not master or master.startswith("local")
     if remote:
         session = _remote_session(remote, config or {})
     else:
@@ -92,7 +92,7 @@ def spark(
         with _stderr_to(log_file), _in_a_file(hidden):
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-    if remote or not local:
+    if remote or _has_executors_elsewhere(session):
         ship(session, STEP_FOLDERS, py_files)
     register(session)
     return session
@@ -110,10 +110,15 @@ def submitted_session(name: str, config: Mapping[str, str], py_files: Sequence[s
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    if not str(session.sparkContext.master).startswith("local["):
+    if _has_executors_elsewhere(session):
         ship(session, STEP_FOLDERS, py_files)
     register(session)
     return session
+
+
+def _has_executors_elsewhere(session: SparkSession) -> bool:
+    """Executors of local-cluster are processes of their own, with folders of their own."""
+    return not re.match(r"local(\[|$)", str(session.sparkContext.master))
 
 
 def has_data_source() -> bool:
