@@ -93,7 +93,7 @@ class PipelineRun:
         self.steps = pipeline.in_order()
         self.running: list[Running] = []
         self._stopping = threading.Event()
-        self._lock: DriverLock
+        self._lock: DriverLock | None = None
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""
@@ -202,7 +202,8 @@ class PipelineRun:
 
     def _check_lock(self) -> None:
         try:
-            self._lock.check()
+            if self._lock is not None:
+                self._lock.check()
         except DriverFenced:
             self._stop_queries()
             raise
@@ -251,7 +252,8 @@ class PipelineRun:
         check_identity(self.pipeline, checkpoint, present)
         create_outputs(settings, self.steps, there)
         note = checkpoint.noted(id=uuid.uuid4().hex, cluster=present.cluster_id)
-        with DriverLock(client, checkpoint, note["id"]) as self._lock:
+        with DriverLock(client, checkpoint, note["id"]) as lock:
+            self._lock = lock
             checkpoint.sweep()
             yield
 
