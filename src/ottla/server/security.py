@@ -50,7 +50,9 @@ class NodeSecurity:
         self.servers: list[Broker | ControllerServer] = []
         """The servers of this node that answer clients; each gets the quotas."""
         self._config = config
-        self.rates = ConnectionRates(self._address_quota, lambda: self._config.max_connection_creation_rate)
+        self.rates = ConnectionRates(
+            self._address_quota, lambda: self._config.max_connection_creation_rate, self._counted_as
+        )
         self.listeners: dict[str, ListenerSecurity] = {}
         for endpoint in config.endpoints.listeners:
             name, protocol = endpoint.listener_name, endpoint.security_protocol
@@ -88,6 +90,9 @@ class NodeSecurity:
 
     def _address_quota(self, host: str) -> float | None:
         return self.quotas.table.of_address(host) if self.quotas is not None else None
+
+    def _counted_as(self, host: str) -> str:
+        return self.quotas.table.counted_as(host) if self.quotas is not None else host
 
     def follow(self, config: BrokerConfig) -> None:
         """Dynamic settings have changed. Settings that cannot be used are reported, and the old settings stay in
