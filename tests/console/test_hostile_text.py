@@ -21,8 +21,8 @@ from confluent_kafka.cimpl import NewTopic
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets
 from ottla.client.settings import client_settings
-from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.graph import svg
+from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import topic as topic_port
 from ottla.testing import Broker
 from tests.console.scene import Pipelines
@@ -36,7 +36,7 @@ MARKUP = (
     "hostile'\"></title></textarea></script></svg><script data-hostile>alert(1)</script>"
     "<img data-hostile src=x onerror=alert(2)><svg data-hostile onload=alert(3)>{{7*7}}<!--"
 )
-ATTRIBUTE = "hostile\" data-hostile autofocus onfocus=\"alert(4)\" x='"
+ATTRIBUTE = 'hostile" data-hostile autofocus onfocus="alert(4)" x=\''
 ADDRESS = "javascript:alert('hostile')"
 TEXTS = (MARKUP, ATTRIBUTE, ADDRESS)
 TOPIC = "hostile.text"
@@ -90,7 +90,9 @@ class HostileScene:
         producer = Producer({**self.client, "client.id": MARKUP})
         for text in TEXTS:
             producer.produce(TOPIC, key=text, value=text, headers={text: text})
-            producer.produce(TOPIC, key=json.dumps({text: text}), value=json.dumps({text: [text]}), headers={text: None})
+            producer.produce(
+                TOPIC, key=json.dumps({text: text}), value=json.dumps({text: [text]}), headers={text: None}
+            )
         assert producer.flush(30) == 0
 
     def _groups(self, stack: ExitStack) -> None:
@@ -139,7 +141,12 @@ class HostileScene:
 
     def _schemas(self) -> None:
         for text in TEXTS:
-            schema = {"type": "record", "name": "R", "doc": text, "fields": [{"name": "f", "type": "string", "default": text}]}
+            schema = {
+                "type": "record",
+                "name": "R",
+                "doc": text,
+                "fields": [{"name": "f", "type": "string", "default": text}],
+            }
             self._posted("/schemas", subject=f"{text}-value", schema=json.dumps(schema), type="AVRO")
 
     def _posted(self, path: str, /, **fields: str) -> None:
@@ -170,13 +177,21 @@ def addresses() -> list[tuple[str, str]]:
     shown = ("/transactions", "/access", "/quotas", "/lineage", f"/topics/{TOPIC}", f"/topics/{TOPIC}/messages",
              f"/topics/{TOPIC}/consumers", "/pipelines/hostile", "/pipelines/hostile-connector")  # fmt: skip
     text = quote(MARKUP, safe="")
-    named = [f"/{kind}/{quote(each + end, safe='')}" for kind, end in (("groups", ""), ("schemas", "-value")) for each in TEXTS]
+    named = [
+        f"/{kind}/{quote(each + end, safe='')}"
+        for kind, end in (("groups", ""), ("schemas", "-value"))
+        for each in TEXTS
+    ]
     named += [f"/groups/{quote('living ' + MARKUP, safe='')}", f"/transactions/{text}"]
     asked = [f"/?notice={text}", f"/topics/{TOPIC}/messages?partition={text}", f"/topics/{TOPIC}/messages?format={text}&mode={text}",
              f"/topics/{TOPIC}/messages?begin=time&at={text}", f"/topics/{TOPIC}/messages?key={text}&value={text}&count=5",
              f"/topics/{text}", f"/brokers/{text}", f"/pipelines/{text}", f"/nowhere/{text}",
-             f"/login?next={text}", f"/new-topic?name={text}", f"/schemas/{text}?version={text}", f"/lineage?topic={text}"]   # fmt: skip
-    return [(path, "") for path in plain] + [(path, "hostile") for path in (*shown, *named)] + [(path, "") for path in asked]
+             f"/login?next={text}", f"/new-topic?name={text}", f"/schemas/{text}?version={text}", f"/lineage?topic={text}"]  # fmt: skip
+    return (
+        [(path, "") for path in plain]
+        + [(path, "hostile") for path in (*shown, *named)]
+        + [(path, "") for path in asked]
+    )
 
 
 def test_no_text_of_others_becomes_markup(watched: Any, scene: HostileScene) -> None:
@@ -225,7 +240,9 @@ def test_a_planted_element_is_seen(browser: Any, scene: HostileScene) -> None:
     page.add_init_script(WATCH)
     page.goto("/topics")
     page.evaluate("(html) => document.querySelector('main').insertAdjacentHTML('beforeend', html)", MARKUP)
-    page.evaluate("(html) => document.querySelector('main').insertAdjacentHTML('beforeend', html)", f"<a href=\"{ADDRESS}\">a</a>")
+    page.evaluate(
+        "(html) => document.querySelector('main').insertAdjacentHTML('beforeend', html)", f'<a href="{ADDRESS}">a</a>'
+    )
     page.wait_for_function("window.violations.length > 0")
     found = page.evaluate(FOREIGN)
     assert any("<img" in each for each in found)

@@ -210,7 +210,9 @@ class MetadataFetcher:
         """
         lost = end_offset < self._replica.high_watermark
         if lost:
-            log.error("metadata_fetch.refused", reason=f"{change} is below the high watermark {self._replica.high_watermark}")
+            log.error(
+                "metadata_fetch.refused", reason=f"{change} is below the high watermark {self._replica.high_watermark}"
+            )
             self._pause()
         return lost
 
