@@ -39,9 +39,7 @@ OF_ALL_CLIENTS = {"ottla.broker.handlers.list_offsets", "ottla.protocol.generate
 
 
 def test_a_first_member_imports_no_module_of_groups() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240, check=True)
     imported = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
     assert imported.keys() == {"consumer", "classic"}
     groups = {name for names in imported.values() for name in names.split() if "group" in name or "offset" in name}

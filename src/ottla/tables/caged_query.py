@@ -23,7 +23,11 @@ from ottla.tables.topics import TableError
 
 MAX_MEMORY = 1536 << 20
 """Of the process, with the libraries that it maps."""
-_DUCKDB = {"memory_limit": "256MB", "threads": "1", "enable_external_access": "false"}
+_DUCKDB: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": "256MB",
+    "threads": "1",
+    "enable_external_access": "false",
+}
 _TOO_LARGE = "the query needs too much memory; ask for less"
 _START_S = 60.0
 _GRACE_S = 5.0
@@ -120,7 +124,8 @@ def _rows(database: Any, query: str, tables: Mapping[str, pa.Table], limits: Que
         reader = database.sql(query).to_arrow_reader(min(limits.rows + 1, 1024))
         columns = [str(name) for name in reader.schema.names]
         room = min(limits.rows, max(1, limits.cells // max(1, len(columns))))
-        characters, shown, more = limits.output_characters, [], False
+        shown: list[list[str | None]] = []
+        characters, more = limits.output_characters, False
         for batch in reader:
             for row in zip(*(column.slice(0, room + 1).to_pylist() for column in batch.columns), strict=True):
                 more = len(shown) >= room or characters < 0
