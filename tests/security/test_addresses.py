@@ -51,7 +51,7 @@ def test_failed_logins_count_an_ipv6_network() -> None:
 def test_a_rule_holds_for_a_link_local_address(written: str) -> None:
     authorizer = Authorizer()
     rule = Acl(ResourceType.TOPIC, "t", PatternType.LITERAL, "User:eve", "*", Operation.READ, Permission.ALLOW)
-    authorizer.replace([rule, rule._replace(host=written, permission=Permission.DENY)])
+    authorizer.replace(dict(enumerate([rule, rule._replace(host=written, permission=Permission.DENY)])))
     assert not authorizer.allowed("User:eve", "fe80::1", Operation.READ, ResourceType.TOPIC, "t")
     assert not authorizer.allowed("User:eve", "fe80::1%eth0", Operation.READ, ResourceType.TOPIC, "t")
 

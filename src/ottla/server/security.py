@@ -116,7 +116,11 @@ class NodeSecurity:
         if self.authorizer is not None and (delta.reloaded or delta.acls or not self.authorizer.loaded):
             from ottla.security.acls import Acl
 
-            self.authorizer.replace(Acl.of(record) for record in image.acls.values())
+            if delta.reloaded or not self.authorizer.loaded:
+                self.authorizer.replace({acl_id: Acl.of(record) for acl_id, record in image.acls.items()})
+            else:
+                changed = {acl_id: image.acls.get(acl_id) for acl_id in delta.acls}
+                self.authorizer.change({acl_id: record and Acl.of(record) for acl_id, record in changed.items()})
         if delta.reloaded or delta.client_quotas:
             self._follow_quotas(image)
 
