@@ -180,7 +180,7 @@ class Authorizer:
             decision = self._remember(key, principal in self._super_users or self._decide(*key))
         return decision
 
-    def _remember(self, key: tuple[str, str, int, int, str | None], decision: bool) -> bool:  # noqa: FBT001
+    def _remember(self, key: tuple[str, str, int, int, str | None], decision: bool) -> bool:  # noqa: FBT001 - the value that is stored
         if len(self._decisions) >= _REMEMBERED:
             self._decisions.clear()
         self._decisions[key] = decision
