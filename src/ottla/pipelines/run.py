@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.input_groups import InputGroups
 from ottla.pipelines.pipeline import Pipeline, Step
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.topics import ensure_topics
@@ -89,6 +90,7 @@ class PipelineRun:
         self.steps = pipeline.in_order()
         self.running: list[Running] = []
         self._stopping = threading.Event()
+        self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""
@@ -117,6 +119,11 @@ class PipelineRun:
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def _look(self, running: Running) -> None:
+        running.look()
+        if self.settings.path is None:
+            self._groups.commit(running.name.replace("/", "."), running.progress)
 
     def _prepare(self, step: Step, *, once: bool) -> list[Running]:
         queries: list[Running] = []
@@ -170,8 +177,9 @@ class PipelineRun:
                 active.append(running)
             time.sleep(0.05)
             for running in list(active):
-                running.look()
-                if running.query is not None and running.query.isActive:
+                is_active = running.query is not None and running.query.isActive
+                self._look(running)  # after the question: the last progress of a query that has ended is there
+                if is_active:
                     continue
                 active.remove(running)
                 problem = running.query.exception() if running.query is not None else None
@@ -195,8 +203,9 @@ class PipelineRun:
 
     def _supervise(self) -> None:
         for running in self.running:
-            running.look()
-            if running.query is not None and running.query.isActive:
+            is_active = running.query is not None and running.query.isActive
+            self._look(running)
+            if is_active:
                 continue
             problem = running.query.exception() if running.query is not None else None
             if running.query is not None:
@@ -222,6 +231,8 @@ class PipelineRun:
         for running in self.running:
             if running.query is not None and running.query.isActive:
                 running.query.stop()
+                self._look(running)
+        self._groups.close()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

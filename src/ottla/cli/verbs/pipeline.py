@@ -46,8 +46,8 @@ def _run_options(command: Command) -> Command:
         "client property, such as security.protocol=SSL; may be repeated."),
         click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
         "setting; may be repeated."),
-        click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Most records in a "
-        "micro-batch (default: no limit)."),
+        click.option("--max-offsets-per-trigger", type=click.IntRange(0), help="Most records in a "
+        "micro-batch (default: 5,000,000; 0: no limit)."),
         click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
         "records may be duplicated after a failure."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),

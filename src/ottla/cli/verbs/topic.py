@@ -9,6 +9,7 @@ import click
 
 from ottla.cli.options.connecting import connected
 from ottla.cli.verbs.forget import forget
+from ottla.model.marker_groups import MARKER_TOPIC
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
@@ -59,7 +60,7 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
                 "under-replicated": sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
             }
             for topic in list_topics(cluster)
-            if internal or not topic.is_internal
+            if internal or not (topic.is_internal or topic.name == MARKER_TOPIC)
         ]
     show(rows, target.output, ("topic", "partitions", "replicas", "under-replicated"))
 
