@@ -126,8 +126,25 @@ def test_a_topic_answers_when_all_its_leaders_do() -> None:
 def test_a_concern_leads_to_the_page_of_a_group_of_any_name() -> None:
     seen, name = snapshot(100, 10, 3), "a/b?c#"
     seen.groups[name] = replace(seen.groups.pop("g"), id=name, state="Empty")
-    (concern,) = concerns(seen, {name: ReadLag(7, 1.0)})
+    (concern,) = concerns(seen, {name: ReadLag(7, 61.0)})
     assert concern.href == "/groups/a%2Fb%3Fc%23"
+
+
+@pytest.mark.parametrize(
+    ("lag", "alarms"),
+    [
+        (ReadLag(7, 59.0), 0),
+        (ReadLag(7, 61.0), 1),
+        (ReadLag(7, 1.0, at_least=True), 1),
+        (ReadLag(7, None), 1),
+        (ReadLag(0, 0.0), 0),
+    ],
+    ids=["a batch behind", "stopped", "behind since the first look", "unknown", "all read"],
+)
+def test_a_query_commits_without_members_and_is_no_alarm_while_it_moves(lag: ReadLag, alarms: int) -> None:
+    seen = snapshot(100, 10, 3)
+    seen.groups["g"] = replace(seen.groups["g"], state="Empty")
+    assert len(concerns(seen, {"g": lag})) == alarms
 
 
 def committed_of(seen: ClusterSnapshot) -> int:

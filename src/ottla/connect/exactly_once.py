@@ -6,9 +6,9 @@ an offset that the transaction commits: it is there if and only if the records a
 already writes nothing (Kafka Streams keeps its progress in the same place). The marker also keeps how many rows and bytes
 there were, and a checksum: the same work with other content is an error, not silence.
 
-A marker is needed until its version is noted elsewhere (Spark's commit log, a connector's position). A version that lasts
-longer than `KEEP_S` commits the markers of its other tasks again, in the transaction of a task that is not fenced: these
-markers do not change any more while the version lasts.
+A marker is needed until its version is noted elsewhere (Spark's commit log, a connector's position). If a version lasts
+longer than `KEEP_S`, the transaction of a later task commits the markers of earlier tasks again. Nothing else changes these
+markers while the version lasts, and a task that was overtaken is fenced.
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ def _offsets(admin: Any, group: str, topic: str, *, stable: bool) -> Iterator[tu
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     def committed_offsets() -> list[Any]:
-        asked = [ConsumerGroupTopicPartitions(group)]
-        answer = admin.list_consumer_group_offsets(asked, require_stable=stable)[group].result(TIMEOUT_S)
+        request = [ConsumerGroupTopicPartitions(group)]
+        answer = admin.list_consumer_group_offsets(request, require_stable=stable)[group].result(TIMEOUT_S)
         rows = [row for row in answer.topic_partitions if row.topic == topic]
         for row in rows:
             if row.error is not None:

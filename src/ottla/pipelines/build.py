@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 ERROR_HEADERS = ("topic", "partition", "offset", "stage", "class.name", "exception.class.name", "exception.message")
 """Kafka Connect's names, each under `__connect.errors.`."""
 MAX_OFFSETS_PER_TRIGGER = 5_000_000
-"""5 GB of records of 1 KB: 20 s at the measured 249 MB/s on two cores, so that a batch's fixed second costs 5 %, and 250 s
-in a slow step of 20,000 rows/s."""
+"""5 GB of records of 1 KB: 20 s at the 249 MB/s that docs/pipelines.md has for two cores. A batch's fixed second costs 5 %.
+A slow step of 20,000 rows/s needs 250 s."""
 _META = ("topic", "partition", "offset", "timestamp", "headers")
 
 

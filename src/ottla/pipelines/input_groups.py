@@ -56,7 +56,8 @@ class InputGroups:
         if self._admin is None:
             self._admin = AdminClient(librdkafka_settings(quiet(self._client)))
         places = [Place(*partition, offset) for partition, offset in sorted(positions.items())]
-        return self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group]
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        return self._admin.alter_consumer_group_offsets(request, request_timeout=_TIMEOUT_S)[group]
 
     def _check(self, group: str) -> None:
         from confluent_kafka import KafkaException
