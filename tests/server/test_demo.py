@@ -42,7 +42,7 @@ def test_the_demo_runs(tmp_path):
             snapshot = collect(cluster)
         history.add(snapshot)
     assert [concern.text for concern in concerns(snapshot, history.lags(snapshot))] == []
-    assert {group.partition(".")[0] for group in snapshot.groups} == {"access-log", "climate"}
+    assert {group.partition(".")[0] for group in snapshot.groups} == {"home", "web"}
     for words in ("top pages", "hits per minute", "true at", "visits", "alerts", "broken readings", "exactly once"):
         assert words in done.stdout
     assert done.stderr == ""
