@@ -115,7 +115,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         options = self._options
-        repeatable = options.application is not None and not options.new_version
+        context = TaskContext.get()
+        is_retry = context is not None and context.attemptNumber() > 0
+        repeatable = options.application is not None and (is_retry or not options.new_version)
         application = options.application or f"job-{options.job}"
         return write_task(options, iterator, application, options.version, repeatable=repeatable)
 
