@@ -16,8 +16,8 @@ mode of that name, a step's output mode `complete`) replaces all rows of the tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ class TaskAttempt:
     task: int
     attempt: int
     """Spark's task attempt id, which no other attempt of this driver has."""
+    note: Mapping[str, str] = field(default_factory=dict)
+    """That of the work, for outputs whose task commits by itself."""
 
     @property
     def staging_name(self) -> str:
@@ -47,12 +49,18 @@ class TaskAttempt:
         """Unique among the attempts at one version of the application."""
         return f"{self.task:05d}-{self.attempt}-{self.job}"
 
+    @property
+    def work(self) -> Work:
+        return Work(application=self.application, version=self.version, note=self.note)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StagedRows(WriterCommitMessage):
     """What one attempt staged. Outputs derive classes that add names of files or staging tables, never rows."""
 
-    attempt: TaskAttempt
+    application: str
+    attempt: str
+    """The attempt's name."""
     rows: int
 
 
