@@ -49,7 +49,7 @@ def table_format(port: Port) -> tuple[str, dict[str, str]]:
     if isinstance(port, Parquet):
         return "ottla-files", {"path": absolute(port.path), **_columns(partitionBy=port.partition_by)}
     if isinstance(port, SqlTable):
-        return "ottla-sql", {"uri": port.uri, "table": port.table, **_columns(keys=port.keys)}
+        return "ottla-sql", {"url": port.uri, "dbtable": port.table, **_columns(keys=port.keys)}
     raise UserError(f"{port.node} cannot be written by a step")
 
 
