@@ -163,14 +163,15 @@ class DeltaOutput:
         return StagedRows(application=attempt.application, attempt=attempt.name, rows=rows.num_rows)
 
     def commit(self, staged: Sequence[StagedRows], work: Work) -> bool:
-        """Another driver's commit in between is looked at again, never overwritten."""
+        """Another driver's commit in between is looked at again, never overwritten.
+
+        A merge that changed nothing (an empty batch) has made no commit: it gets its marker here.
+        """
         for _ in range(COMMIT_TRIES):
             table = self._table()
             last = None if table is None else table.transaction_version(work.application)
             if last is not None and last >= work.version:
                 return False
-            if self._keys:
-                raise UserError(f"the task that merges into {self._location.text} left no marker: run the batch again")
             if self._add(table, staged, work):
                 return True
         raise UserError(f"the Delta table {self._location.text} was not written: others change it all the time")
@@ -188,6 +189,7 @@ class DeltaOutput:
                 **work.note,
                 VERSION: f"{work.application} {work.version}",
                 ATTEMPTS: attempts,
+                ROWS: str(sum(one.rows for one in staged)),
             },
         )
         schema = Schema.from_arrow(self._schema)

@@ -303,9 +303,6 @@ def _any_of(keys: list[dict[str, Any]]) -> Any:
     equal, null, both, either = (getattr(expressions, name) for name in ("EqualTo", "IsNull", "And", "Or"))
     rows = []
     for row in keys:
-        parts = [
-            EqualTo(Reference(name), value) if value is not None else IsNull(Reference(name))
-            for name, value in row.items()
-        ]
+        parts = [equal(name, value) if value is not None else null(name) for name, value in row.items()]
         rows.append(both(*parts) if len(parts) > 1 else parts[0])
     return either(*rows) if len(rows) > 1 else rows[0]
