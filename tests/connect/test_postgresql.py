@@ -8,8 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from ottla.connect.databases import connect_sql
 from ottla.connect.sinks.base import DELETED, Work
-from ottla.connect.sinks.sql import SqlSink, connect_sql
+from ottla.connect.sinks.sql import SqlSink
 from ottla.connect.sources.sql import read_after, read_table
 from ottla.model.user_error import UserError
 from tests.support.kafka_jars import Unavailable

@@ -1,13 +1,10 @@
-"""SQL tables over ADBC: SQLite and PostgreSQL. The rows and the marker of the work are one database transaction.
+"""SQL tables over ADBC. The rows and the version of the work are one database transaction, which takes the version first.
 
-Kafka Connect's JDBC names: insert.mode (insert, upsert), pk.fields, delete.enabled, auto.create, auto.evolve. Names are
-quoted and values are bound, never pasted. A table's name may include its schema, SCHEMA.TABLE; a name that contains a
-dot stands in double quotes.
+Kafka Connect's JDBC names: insert.mode (insert, upsert), pk.fields, delete.enabled, auto.create, auto.evolve.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,12 +13,19 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from ottla.connect.config import need
+from ottla.connect.databases import (
+    connect_sql,
+    create_table,
+    database_errors,
+    database_rows,
+    quoted,
+    quoted_table,
+    reason_of,
+    transaction,
+)
 from ottla.connect.sinks.base import Work, last_of_each, without_deleted
+from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
-
-PROGRESS = "ottla_progress"
-_CREATE_PROGRESS = f"create table if not exists {PROGRESS} (application text primary key, version bigint not null)"
-_PROGRESS_OF = f"select version from {PROGRESS} where application = {{}}"  # noqa: S608 - a constant name
 
 
 def connection_url(config: Mapping[str, str]) -> str:
@@ -36,73 +40,6 @@ def connection_url(config: Mapping[str, str]) -> str:
         login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
         url = f"{scheme}://{login}@{address}"
     return url
-
-
-def connect_sql(uri: str) -> tuple[Any, str]:
-    """A DB-API connection and its dialect, for `sqlite:///FILE` and `postgresql://...`."""
-    try:
-        if uri.startswith("sqlite://"):
-            from adbc_driver_sqlite import dbapi as sqlite
-
-            return sqlite.connect(uri.removeprefix("sqlite:///") if uri.startswith("sqlite:///") else uri[9:]), "sqlite"
-        if uri.startswith(("postgresql://", "postgres://")):
-            from adbc_driver_postgresql import dbapi as postgresql
-
-            return postgresql.connect(uri), "postgresql"
-    except ImportError as missing:
-        raise UserError(f"{missing.name} is missing: pip install 'ottla[spark]'") from missing
-    except database_errors() as problem:
-        raise UserError(
-            f"the database {uri.rsplit('@', maxsplit=1)[-1]} cannot be opened: {first_line(problem)}"
-        ) from problem
-    raise UserError(f"connection.url is sqlite:///FILE or postgresql://USER@HOST/NAME, not {uri!r}")
-
-
-def database_errors() -> tuple[type[Exception], ...]:
-    from adbc_driver_manager import Error
-
-    return (Error,)
-
-
-def first_line(problem: Exception) -> str:
-    return str(problem).splitlines()[0]
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def table_parts(name: str) -> list[str]:
-    """SCHEMA.TABLE as its parts; what stands in double quotes is one name."""
-    parts = re.findall(r'"((?:[^"]|"")*)"(?:\.|$)|([^."][^.]*)(?:\.|$)', name)
-    names = [plain or inside.replace('""', '"') for inside, plain in parts]
-    if not names or not all(names):
-        raise UserError(f"{name!r} is no name of a table")
-    return names
-
-
-def quoted_table(name: str) -> str:
-    return ".".join(map(quoted, table_parts(name)))
-
-
-def sql_type(kind: pa.DataType, dialect: str) -> str:
-    if pa.types.is_boolean(kind):
-        return "boolean" if dialect == "postgresql" else "integer"
-    if pa.types.is_integer(kind):
-        return "bigint"
-    if pa.types.is_floating(kind):
-        return "double precision"
-    if pa.types.is_timestamp(kind):
-        return "timestamp with time zone" if dialect == "postgresql" and kind.tz else "timestamp"
-    if pa.types.is_date(kind):
-        return "date"
-    if pa.types.is_time(kind) and dialect == "postgresql":
-        return "time"
-    if pa.types.is_decimal(kind) and dialect == "postgresql":
-        return f"numeric({kind.precision},{kind.scale})"
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return "bytea" if dialect == "postgresql" else "blob"
-    return "text"
 
 
 class SqlSink:
@@ -124,43 +61,40 @@ class SqlSink:
         self._quoted = quoted_table(table)
         self._auto_evolve = auto_evolve
         self._columns: set[str] = set()
+        self._has_progress = False
         self._mode = insert_mode
         self._keys = list(pk_fields)
         self._auto_create = auto_create
         self._connection, self._dialect = connect_sql(uri)
 
     def put(self, rows: pa.Table, work: Work) -> bool:
-        rows = _plain(rows, self._dialect)
+        rows = database_rows(rows, self._dialect)
         try:
+            self._create_progress()
             with self._transaction() as cursor:
-                cursor.execute(_CREATE_PROGRESS)
-                self._prepare(cursor, without_deleted(rows)[0].schema)
-                cursor.execute(_PROGRESS_OF.format(self._mark(1)), (work.application,))
-                row = cursor.fetchone()
-                if row is not None and row[0] >= work.version:
+                if not take_version(cursor, self._dialect, work):
                     return False
+                self._prepare(cursor, without_deleted(rows)[0].schema)
                 self._change(cursor, rows)
-                cursor.executemany(
-                    f"insert into {PROGRESS} (application, version) values ({self._mark(1)}, {self._mark(2)}) "  # noqa: S608 - a constant name
-                    "on conflict (application) do update set version = excluded.version",
-                    pa.table({"a": [work.application], "v": pa.array([work.version], pa.int64())}),
-                )
         except database_errors() as problem:
-            raise UserError(f"the table {self._table} was not written: {first_line(problem)}") from problem
+            raise UserError(f"the table {self._table} was not written: {reason_of(problem)}") from problem
         return True
 
     def reached(self, application: str) -> int | None:
         try:
+            self._create_progress()
             with self._transaction() as cursor:
-                cursor.execute(_CREATE_PROGRESS)
-                cursor.execute(_PROGRESS_OF.format(self._mark(1)), (application,))
-                row = cursor.fetchone()
+                return reached_version(cursor, self._dialect, application)
         except database_errors() as problem:
-            raise UserError(f"the progress of {application} cannot be read: {first_line(problem)}") from problem
-        return None if row is None else int(row[0])
+            raise UserError(f"the progress of {application} cannot be read: {reason_of(problem)}") from problem
 
     def close(self) -> None:
         self._connection.close()
+
+    def _create_progress(self) -> None:
+        if not self._has_progress:
+            create_progress(self._connection, self._dialect)
+            self._has_progress = True
 
     def _change(self, cursor: Any, rows: pa.Table) -> None:
         if self._keys:
@@ -194,10 +128,10 @@ class SqlSink:
     def _prepare(self, cursor: Any, schema: pa.Schema) -> None:
         if self._auto_create and not self._columns:
             typed = [field for field in schema if not (self._auto_evolve and pa.types.is_null(field.type))]
-            columns = [f"{quoted(field.name)} {sql_type(field.type, self._dialect)}" for field in typed]
+            columns = [f"{quoted(field.name)} {self._dialect.sql_type(field.type)}" for field in typed]
             if self._keys:
                 columns.append(f"primary key ({', '.join(map(quoted, self._keys))})")
-            cursor.execute(f"create table if not exists {self._quoted} ({', '.join(columns)})")
+            create_table(cursor, self._dialect, self._quoted, ", ".join(columns))
         if self._auto_evolve:
             self._evolve(cursor, schema)
 
@@ -208,39 +142,23 @@ class SqlSink:
             self._columns = {column[0] for column in cursor.description}
         for field in schema:
             if field.name not in self._columns and not pa.types.is_null(field.type):
-                kind = sql_type(field.type, self._dialect)
+                kind = self._dialect.sql_type(field.type)
                 cursor.execute(f"alter table {self._quoted} add column {quoted(field.name)} {kind}")
         self._columns |= {field.name for field in schema if not pa.types.is_null(field.type)}
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        cursor = self._connection.cursor()
         try:
-            yield cursor
-            self._connection.commit()
-        except BaseException:  # any error: the transaction must not stay open; raised again below
-            self._columns = set()  # what was added goes with it
-            self._connection.rollback()
+            with transaction(self._connection, self._dialect) as cursor:
+                yield cursor
+        except BaseException:  # any error: raised again below
+            self._columns = set()  # the added columns are gone with the transaction
+            self._has_progress = False
             raise
-        finally:
-            cursor.close()
 
     def _mark(self, number: int) -> str:
-        return f"${number}" if self._dialect == "postgresql" else "?"
+        return self._dialect.bound(number)
 
 
 def _untyped(rows: pa.Table) -> list[str]:
     return [field.name for field in rows.schema if pa.types.is_null(field.type)]
-
-
-def _plain(rows: pa.Table, dialect: str) -> pa.Table:
-    """Columns that databases take: nested ones become JSON text; decimals and times too where there is no such type."""
-    import json
-
-    for index, field in enumerate(rows.schema):
-        nested = pa.types.is_nested(field.type)
-        if nested or (dialect == "sqlite" and (pa.types.is_decimal(field.type) or pa.types.is_time(field.type))):
-            write: Any = (lambda value: json.dumps(value, default=str)) if nested else str
-            texts = [None if value is None else write(value) for value in rows.column(index).to_pylist()]
-            rows = rows.set_column(index, field.name, pa.array(texts, pa.string()))
-    return rows
