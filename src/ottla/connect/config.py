@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -130,7 +129,3 @@ def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Patt
 def under(config: Mapping[str, str], prefix: str) -> dict[str, str]:
     """The settings of a prefix, without it."""
     return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix)}
-
-
-def absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)

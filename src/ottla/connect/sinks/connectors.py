@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ottla.connect.config import absolute, flag, need, words
+from ottla.connect.config import flag, need, words
 from ottla.connect.connector import Sink
+from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import TableSink, Work
 from ottla.model.user_error import UserError
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.connect.locations import locate
 from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
 from ottla.model.user_error import UserError
 
@@ -24,10 +25,11 @@ class DeltaSink:
         storage_options: dict[str, str] | None = None,
     ) -> None:
         need_extra("deltalake")
-        self.uri = uri
+        location = locate(uri)
+        self.uri = location.uri
         self._keys = list(keys)
         self._partition_by = list(partition_by)
-        self._storage_options = storage_options
+        self._storage_options = {**location.storage_options(), **(storage_options or {})}
 
     def put(self, rows: pa.Table, work: Work) -> bool:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -125,8 +127,9 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
+    location = locate(uri)
     try:
-        table = DeltaTable(uri, storage_options=storage_options)
+        table = DeltaTable(location.uri, storage_options={**location.storage_options(), **(storage_options or {})})
     except TableNotFoundError:
         raise UserError(f"there is no Delta table at {uri}") from None
     notes = next((entry for entry in table.history() if any(name.startswith("ottla.") for name in entry)), {})

@@ -11,11 +11,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.connect.locations import locate
 from ottla.connect.sinks.base import Work, of_known_types, without_deleted
 from ottla.model.user_error import UserError
 from ottla.system.files import sync_all
@@ -24,20 +25,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_store(uri: str) -> tuple[Any, str]:
-    """A pyarrow file system and the path in it, for a folder or `s3://bucket/path?endpoint=http://host:port`."""
-    from pyarrow import fs
-
-    parts = urlsplit(uri)
-    if parts.scheme != "s3":
-        return fs.LocalFileSystem(), os.path.abspath(uri.removeprefix("file://"))
-    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    endpoint = urlsplit(query["endpoint"]) if "endpoint" in query else None
-    store = fs.S3FileSystem(
-        region=query.get("region", os.environ.get("AWS_REGION", "us-east-1")),
-        endpoint_override=endpoint.netloc if endpoint else None,
-        scheme=endpoint.scheme if endpoint else "https",
-    )
-    return store, f"{parts.netloc}{parts.path}".rstrip("/")
+    """A pyarrow file system and the path in it."""
+    return locate(uri).file_system()
 
 
 class ParquetSink:
