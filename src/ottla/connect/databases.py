@@ -70,7 +70,7 @@ class Dialect:
         )
 
 
-def _file(uri: str) -> str:
+def file_of(uri: str) -> str:
     scheme, _, path = uri.partition("://")
     return path.removeprefix("/") if uri.startswith(f"{scheme}:///") else path
 
@@ -78,16 +78,10 @@ def _file(uri: str) -> str:
 def _sqlite(uri: str) -> Any:
     from adbc_driver_sqlite import dbapi
 
-    connection = dbapi.connect(_file(uri))
+    connection = dbapi.connect(file_of(uri))
     with connection.cursor() as cursor:
         cursor.execute(f"pragma busy_timeout = {LOCK_S * 1000}")
     return connection
-
-
-def _duckdb(uri: str) -> Any:
-    from adbc_driver_duckdb import dbapi
-
-    return dbapi.connect(_file(uri))
 
 
 def _postgresql(uri: str) -> Any:
@@ -101,19 +95,6 @@ SQLITE = Dialect(
     connect=_sqlite,
     types={"boolean": "integer", "binary": "blob", "timestamp_tz": "timestamp"},
     mark="?",
-)
-DUCKDB = Dialect(
-    name="duckdb",
-    connect=_duckdb,
-    types={
-        "boolean": "boolean",
-        "binary": "blob",
-        "timestamp_tz": "timestamp with time zone",
-        "time": "time",
-        "decimal": "decimal({},{})",
-    },
-    mark="${}",
-    type_of="select type from pragma_table_info($1) where name = $2",
 )
 POSTGRESQL = Dialect(
     name="postgresql",
@@ -138,21 +119,21 @@ POSTGRESQL = Dialect(
     "where relkind = 'r' and nspname = coalesce($1::text, current_schema()) and starts_with(relname::text, $2::text)",
     unlogged="alter table {} set unlogged",
 )
-DIALECTS = {"sqlite": SQLITE, "duckdb": DUCKDB, "postgresql": POSTGRESQL, "postgres": POSTGRESQL}
+DIALECTS = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL}
+"""DuckDB is missing on purpose. Two connections of its ADBC driver in one process open one file as two databases: both take
+a version, and the file is corrupt afterwards (duckdb 2.0.0).
+"""
 
 
 def dialect_of(uri: str) -> Dialect:
     dialect = DIALECTS.get(uri.partition("://")[0]) if "://" in uri else None
     if dialect is None:
-        raise UserError(
-            "connection.url is sqlite:///FILE or postgresql://USER@HOST/NAME or duckdb:///FILE, not "
-            f"{without_login(uri)!r}"
-        )
+        raise UserError(f"connection.url is sqlite:///FILE or postgresql://USER@HOST/NAME, not {without_login(uri)!r}")
     return dialect
 
 
 def connect_sql(uri: str) -> tuple[Any, Dialect]:
-    """A DB-API connection and its dialect, for `sqlite:///FILE`, `duckdb:///FILE` and `postgresql://...`."""
+    """A DB-API connection and its dialect, for `sqlite:///FILE` and `postgresql://...`."""
     dialect = dialect_of(uri)
     try:
         return dialect.connect(uri), dialect
@@ -163,14 +144,14 @@ def connect_sql(uri: str) -> tuple[Any, Dialect]:
 
 
 @contextmanager
-def transaction(connection: Any, dialect: Dialect) -> Iterator[Any]:
-    """A cursor; its statements are committed together, or rolled back with any error."""
+def transaction(connection: Any, dialect: Dialect, *, kept: bool = True) -> Iterator[Any]:
+    """A cursor; its statements are committed together, or rolled back with any error and if `kept` is false."""
     cursor = connection.cursor()
     try:
         for statement in dialect.opening:
             cursor.execute(statement)
         yield cursor
-        connection.commit()
+        connection.commit() if kept else connection.rollback()
     except BaseException:  # any error: the transaction must not stay open; raised again below
         connection.rollback()
         raise

@@ -15,15 +15,14 @@ import pyarrow as pa
 from ottla.connect.config import need
 from ottla.connect.databases import (
     connect_sql,
-    create_table,
     database_errors,
-    database_rows,
     quoted,
     quoted_table,
     reason_of,
     transaction,
 )
-from ottla.connect.sinks.base import Work, last_of_each, without_deleted
+from ottla.connect.sinks.base import Work, without_deleted
+from ottla.connect.sinks.sql_merge import Merge, staged_rows
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
 
@@ -63,12 +62,11 @@ class SqlSink:
         self._columns: set[str] = set()
         self._has_progress = False
         self._mode = insert_mode
-        self._keys = list(pk_fields)
+        self._keys = tuple(pk_fields)
         self._auto_create = auto_create
         self._connection, self._dialect = connect_sql(uri)
 
     def put(self, rows: pa.Table, work: Work) -> bool:
-        rows = database_rows(rows, self._dialect)
         try:
             self._create_progress()
             with self._transaction() as cursor:
@@ -97,43 +95,21 @@ class SqlSink:
             self._has_progress = True
 
     def _change(self, cursor: Any, rows: pa.Table) -> None:
-        if self._keys:
-            rows = last_of_each(rows, self._keys)
-        kept, gone = without_deleted(rows)
-        if self._auto_evolve:  # a column that has shown no value yet has no type to be made with
-            kept = kept.drop_columns([name for name in _untyped(kept) if name not in self._columns])
-        statement, bound = self._insert(kept)
-        if self._mode == "upsert":
-            updated = [name for name in kept.column_names if name not in self._keys]
-            keys = ", ".join(map(quoted, self._keys))
-            sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in updated)
-            statement += f" on conflict ({keys}) do " + (f"update set {sets}" if sets else "nothing")
-        if kept.num_rows:
-            cursor.executemany(statement, bound)
-        if gone.num_rows and self._keys:
-            same = " and ".join(f"{quoted(key)} = {self._mark(number + 1)}" for number, key in enumerate(self._keys))
-            cursor.executemany(f"delete from {self._quoted} where {same}", gone.select(self._keys))  # noqa: S608 - as above
-
-    def _insert(self, kept: pa.Table) -> tuple[str, pa.Table]:
-        """The statement and what is bound to it: databases do not take values of no type, so those are written out."""
-        untyped = set(_untyped(kept))
-        bound = kept.drop_columns(list(untyped)) if len(untyped) < kept.num_columns else kept
-        number, marks = 0, []
-        for name in kept.column_names:
-            number += name in bound.column_names
-            marks.append(self._mark(number) if name in bound.column_names else "null")
-        names = ", ".join(map(quoted, kept.column_names))
-        return f"insert into {self._quoted} ({names}) values ({', '.join(marks)})", bound  # noqa: S608 - quoted names, bound values
+        if self._auto_evolve:  # a column that has shown no value yet has no type for the table
+            rows = rows.drop_columns([name for name in _untyped(rows) if name not in self._columns])
+        if rows.num_rows:
+            staged = staged_rows(rows, self._dialect, self._keys)
+            self._merge(staged.schema).run_from(cursor, staged)
 
     def _prepare(self, cursor: Any, schema: pa.Schema) -> None:
         if self._auto_create and not self._columns:
             typed = [field for field in schema if not (self._auto_evolve and pa.types.is_null(field.type))]
-            columns = [f"{quoted(field.name)} {self._dialect.sql_type(field.type)}" for field in typed]
-            if self._keys:
-                columns.append(f"primary key ({', '.join(map(quoted, self._keys))})")
-            create_table(cursor, self._dialect, self._quoted, ", ".join(columns))
+            self._merge(pa.schema(typed)).create(cursor, self._dialect)
         if self._auto_evolve:
             self._evolve(cursor, schema)
+
+    def _merge(self, schema: pa.Schema) -> Merge:
+        return Merge(table=self._quoted, schema=schema, keys=self._keys if self._mode == "upsert" else ())
 
     def _evolve(self, cursor: Any, schema: pa.Schema) -> None:
         """Columns that are new in the rows are added to the table."""
@@ -155,9 +131,6 @@ class SqlSink:
             self._columns = set()  # the added columns are gone with the transaction
             self._has_progress = False
             raise
-
-    def _mark(self, number: int) -> str:
-        return self._dialect.bound(number)
 
 
 def _untyped(rows: pa.Table) -> list[str]:
