@@ -11,40 +11,15 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from ottla.connect.databases import connect_sql
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.sql import SqlSink
 from ottla.connect.sources.sql import read_table
-from tests.support.kafka_jars import Unavailable
-from tests.support.postgresql import postgresql
+from tests.support.sql_databases import query
 
 pytestmark = pytest.mark.timeout(300)
 
 ROWS = pa.table({"id": list(range(100)), "name": [f"name {n}" for n in range(100)]})
 LONGEST_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    try:
-        with postgresql() as address:
-            yield address
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.interop)])
-def uri(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'rows.db'}"
-    address = request.getfixturevalue("server")
-    connection, _ = connect_sql(address)
-    with connection.cursor() as cursor:
-        cursor.execute("drop table if exists ottla_progress")
-        cursor.execute("drop table if exists rows")
-    connection.commit()
-    connection.close()
-    return address
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -70,12 +45,7 @@ def hold_before_commit(sink: SqlSink) -> tuple[threading.Event, threading.Event]
 def waits_for_a_lock(uri: str) -> bool:
     if uri.startswith("sqlite"):
         return True  # SQLite shows no waiters: the test then runs without the proof that the second writer is there
-    connection, _ = connect_sql(uri)
-    with connection.cursor() as cursor:
-        cursor.execute("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
-        waiting = cursor.fetchone()[0]
-    connection.close()
-    return waiting > 0
+    return query(uri, "select count(*) from pg_stat_activity where wait_event_type = 'Lock'")[0][0] > 0
 
 
 def overlapping(uri: str, first: SqlSink, second: SqlSink, works: list[Work]) -> list[Future[bool]]:
@@ -97,6 +67,11 @@ def overlapping(uri: str, first: SqlSink, second: SqlSink, works: list[Work]) ->
         finally:
             release.set()
     return puts
+
+
+@pytest.fixture
+def uri(sql_uri) -> str:
+    return sql_uri
 
 
 @pytest.fixture
