@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from ottla.connect.sinks.base import DELETED, TableSink, Work, last_of_each
+from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name, decoded, encoded
+from ottla.pipelines.outputs.batch import newest_of_each, write_table
 from ottla.pipelines.pipeline import Step
-from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
+from ottla.pipelines.ports import Delta, Port, SqlTable, Topic, TopicTable, View
 from ottla.pipelines.positions import RESERVED_KEY
 
 if TYPE_CHECKING:
@@ -206,32 +207,28 @@ def start_output(
         if settings.source_format == "ottla":
             writer = writer.option("exactlyOnce", str(settings.exactly_once).lower())
     else:
-        writer = frame.writeStream.foreachBatch(_batch_function(port, name, settings, checkpoint))
+        writer = frame.writeStream.foreachBatch(
+            _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
+        )
     writer = (
         writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
     )
     return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=step.trigger)
 
 
-def _batch_function(port: Port, name: str, settings: RunSettings, checkpoint: str) -> Callable[[DataFrame, int], None]:
+def _batch_function(
+    port: Port, name: str, settings: RunSettings, checkpoint: str, *, overwrite: bool
+) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch_id: int) -> None:
         application = f"{name.replace('/', '.')}-{_query_id(checkpoint)}"
         note = {"ottla.batch": str(batch_id), "ottla.offsets": _offsets(checkpoint, batch_id)}
         work = Work(application=application, version=batch_id, note=note)
-        frame.persist()
-        try:
-            if isinstance(port, Topic):
-                _write_topic(output_rows(frame, port), port.name, settings, work)
-            elif isinstance(port, View):
-                _write_view(frame, port, settings, work)
-            else:
-                sink = open_sink(port)
-                try:
-                    sink.put(_table(frame), work)
-                finally:
-                    sink.close()
-        finally:
-            frame.unpersist()
+        if isinstance(port, Topic):
+            _write_topic(output_rows(frame, port), port.name, settings, work)
+        elif isinstance(port, View):
+            _write_view(frame, port, settings, work)
+        else:
+            write_table(frame, port, work, overwrite=overwrite)
 
     return write
 
@@ -251,53 +248,20 @@ def _write_topic(rows: DataFrame, name: str, settings: RunSettings, work: Work) 
 def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work) -> None:
     """The topic first, then the table: each skips what it has, so both end equal however often this is tried."""
     keys = list(port.delta.keys)
-    missing = [name for name in keys if name not in frame.columns]
-    if missing:
-        raise UserError(
-            f"the key {missing[0]!r} of the view {port.topic.name} is no column of {', '.join(frame.columns)}"
-        )
-    if frame.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
-        raise UserError(
-            f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or give "
-            "them one with coalesce"
-        )
-    table = _table(frame)
-    newest = last_of_each(table, keys)
-    if newest.num_rows < table.num_rows:
-        # Rows of one key in one batch: tasks would write them in any order, the table takes the last.
-        frame, table = (
-            frame.sparkSession.createDataFrame(
-                newest, frame.select(*map(column_name, table.column_names)).schema
-            ).coalesce(1),
-            newest,
-        )
-    key = F.col(column_name(keys[0])).cast("string") if len(keys) == 1 else F.to_json(F.struct(*map(column_name, keys)))
-    rows = output_rows(frame.withColumn("_view_key", key), port.topic_with_key("_view_key"))
-    _write_topic(rows, port.topic.name, settings, work)
-    sink = open_sink(port.delta)
-    sink.put(table, work)
-    sink.close()
-
-
-def open_sink(port: Port) -> TableSink:
-    if isinstance(port, Delta):
-        from ottla.connect.sinks.delta import DeltaSink
-
-        return DeltaSink(port.path, keys=port.keys, partition_by=port.partition_by)
-    if isinstance(port, SqlTable):
-        from ottla.connect.sinks.sql import SqlSink
-
-        return SqlSink(port.uri, port.table, insert_mode="upsert" if port.keys else "insert", pk_fields=port.keys)
-    if isinstance(port, Parquet):
-        from ottla.connect.sinks.parquet import ParquetSink
-
-        return ParquetSink(port.path, partition_by=port.partition_by)
-    raise UserError(f"{port.node} cannot be written by a step")
-
-
-def _table(frame: DataFrame) -> Any:
-    kept = [name for name in frame.columns if not name.startswith("_") or name == DELETED]
-    return frame.select(*[F.col(column_name(name)) for name in kept]).toArrow()
+    newest = newest_of_each(frame, keys, f"the view {port.topic.name}").persist()
+    try:
+        if newest.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
+            raise UserError(
+                f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or "
+                "give them one with coalesce"
+            )
+        key_columns = [F.col(column_name(name)) for name in keys]
+        key = key_columns[0].cast("string") if len(keys) == 1 else F.to_json(F.struct(*key_columns))
+        rows = output_rows(newest.withColumn("_view_key", key), port.topic_with_key("_view_key"))
+        _write_topic(rows, port.topic.name, settings, work)
+        write_table(newest, port.delta, work, overwrite=False)
+    finally:
+        newest.unpersist()
 
 
 def _query_id(checkpoint: str) -> str:

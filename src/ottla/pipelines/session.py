@@ -88,8 +88,10 @@ def spark(
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     from ottla.pipelines.datasource import OttlaDataSource
+    from ottla.pipelines.outputs.sources import FORMATS
 
-    session.dataSource.register(OttlaDataSource)
+    for source in (OttlaDataSource, *FORMATS):
+        session.dataSource.register(source)
     return session
 
 

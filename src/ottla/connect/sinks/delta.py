@@ -33,7 +33,7 @@ class DeltaSink:
 
     def put(self, rows: pa.Table, work: Work) -> bool:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         there = DeltaTable.is_deltatable(self.uri, storage_options=self._storage_options)
         table = DeltaTable(self.uri, storage_options=self._storage_options) if there else None
@@ -43,7 +43,7 @@ class DeltaSink:
                 return False
             there_schema = pa.schema(table.schema().to_arrow())
             rows = of_known_types(rows, there_schema)
-            self._check(there_schema, rows.schema)
+            check_kinds(self.uri, there_schema, rows.schema)
         else:
             rows = of_known_types(rows)
         properties = CommitProperties(
@@ -64,21 +64,11 @@ class DeltaSink:
             else:
                 self._merge(table, last_of_each(rows, self._keys), properties)
         except (DeltaError, OSError) as problem:
+            last = self.reached(work.application) if isinstance(problem, CommitFailedError) else None
+            if last is not None and last >= work.version:
+                return False  # another attempt at the same work was faster
             raise UserError(f"the Delta table {self.uri} was not written: {problem}") from problem
         return True
-
-    def _check(self, there: pa.Schema, coming: pa.Schema) -> None:
-        """delta-rs casts what it can, a number into a list even; a column keeps its kind here."""
-        for field in coming:
-            index = there.get_field_index(field.name)
-            if index < 0:
-                continue
-            kind, mine = _kind(there.field(index).type), _kind(field.type)
-            if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
-                raise UserError(
-                    f"the Delta table {self.uri} was not written: its column {field.name} is "
-                    f"{there.field(index).type}, the rows have {field.type}; cast it, or write to a new table"
-                )
 
     def reached(self, application: str) -> int | None:
         from deltalake import DeltaTable
@@ -110,6 +100,20 @@ class DeltaSink:
 
     def close(self) -> None:
         return
+
+
+def check_kinds(uri: str, there: pa.Schema, coming: pa.Schema) -> None:
+    """delta-rs casts what it can, a number into a list even; a column keeps its kind here."""
+    for field in coming:
+        index = there.get_field_index(field.name)
+        if index < 0:
+            continue
+        kind, mine = _kind(there.field(index).type), _kind(field.type)
+        if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
+            raise UserError(
+                f"the Delta table {uri} was not written: its column {field.name} is {there.field(index).type}, the rows "
+                f"have {field.type}; cast it, or write to a new table"
+            )
 
 
 def _kind(kind: pa.DataType) -> str:
