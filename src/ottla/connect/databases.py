@@ -35,6 +35,8 @@ class Dialect:
     create one table; the other databases have one writer."""
     type_of: str = ""
     """Selects the type of a column; table and column are bound. Empty where any value compares with any column."""
+    integer_key: str = ""
+    """Selects the only column of an integer primary key; the table is bound."""
     staging_tables: str = ""
     """Selects names of tables that begin with a prefix; schema and prefix are bound. Empty where processes cannot write
     into one database at the same time: rows are then staged in files beside the database."""
@@ -115,6 +117,9 @@ POSTGRESQL = Dialect(
     creation_lock="select pg_advisory_xact_lock(hashtext('ottla'), hashtext($1))",
     type_of="select format_type(atttypid, -1) from pg_attribute where attrelid = $1::text::regclass "
     "and attname = $2::text",
+    integer_key="select attname::text from pg_index join pg_attribute on attrelid = indrelid and attnum = indkey[0] "
+    "where indrelid = $1::text::regclass and indisprimary and indnkeyatts = 1 "
+    "and atttypid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)",
     staging_tables="select relname::text from pg_class join pg_namespace space on space.oid = relnamespace "
     "where relkind = 'r' and nspname = coalesce($1::text, current_schema()) and starts_with(relname::text, $2::text)",
     unlogged="alter table {} set unlogged",
@@ -128,7 +133,9 @@ a version, and the file is corrupt afterwards (duckdb 2.0.0).
 def dialect_of(uri: str) -> Dialect:
     dialect = DIALECTS.get(uri.partition("://")[0]) if "://" in uri else None
     if dialect is None:
-        raise UserError(f"connection.url is sqlite:///FILE or postgresql://USER@HOST/NAME, not {without_login(uri)!r}")
+        raise UserError(
+            f"a database's URL is sqlite:///FILE or postgresql://USER@HOST/NAME, not {without_login(uri)!r}"
+        )
     return dialect
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+REFRESHES = ("start", "batch")
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 
@@ -96,11 +97,15 @@ class Parquet(Port):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlTable(Port):
-    """Input: read once when the step starts. Output: inserted or, with `keys`, upserted."""
+    """Output: inserted or, with `keys`, upserted."""
 
-    uri: str
+    uri: str = field(repr=False)
     table: str
     keys: tuple[str, ...] = ()
+    refresh: str = "start"
+    """Input: `start` reads the table once, through the driver's memory; `batch` reads the table on executors in every
+    micro-batch, in ranges of `split_by` or of the primary key."""
+    split_by: str | None = None
 
     @property
     def node(self) -> str:
@@ -172,8 +177,12 @@ def parquet(path: str, *, partition_by: Sequence[str] = ()) -> Parquet:
     return Parquet(path=path, partition_by=tuple(partition_by))
 
 
-def sql_table(uri: str, table: str, *, keys: Sequence[str] = ()) -> SqlTable:
-    return SqlTable(uri=uri, table=table, keys=tuple(keys))
+def sql_table(
+    uri: str, table: str, *, keys: Sequence[str] = (), refresh: str = "start", split_by: str | None = None
+) -> SqlTable:
+    if refresh not in REFRESHES:
+        raise ValueError(f"refresh is one of {', '.join(REFRESHES)}, not {refresh!r}")
+    return SqlTable(uri=uri, table=table, keys=tuple(keys), refresh=refresh, split_by=split_by)
 
 
 def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None) -> View:

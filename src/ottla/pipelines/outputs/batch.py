@@ -22,10 +22,8 @@ def write_table(frame: DataFrame, port: Port, work: Work, *, overwrite: bool) ->
     name, options = table_format(port)
     rows = table_columns(frame)
     keys = json.loads(options.get("keys", "[]"))
-    if keys and not overwrite:
-        rows = newest_of_each(rows, keys, port.node)
-        if not isinstance(port, SqlTable):  # databases merge what all tasks staged
-            rows = rows.coalesce(1)
+    if keys and not overwrite and not isinstance(port, SqlTable):  # a database merges what all tasks staged
+        rows = newest_of_each(rows, keys, port.node).coalesce(1)
     write_format(rows, name, options, work, overwrite=overwrite)
 
 
@@ -49,7 +47,7 @@ def table_format(port: Port) -> tuple[str, dict[str, str]]:
     if isinstance(port, Parquet):
         return "ottla-files", {"path": absolute(port.path), **_columns(partitionBy=port.partition_by)}
     if isinstance(port, SqlTable):
-        return "ottla-sql", {"uri": port.uri, "table": port.table, **_columns(keys=port.keys)}
+        return "ottla-sql", {"url": port.uri, "dbtable": port.table, **_columns(keys=port.keys)}
     raise UserError(f"{port.node} cannot be written by a step")
 
 

@@ -37,7 +37,9 @@ from ottla.connect.sinks.sql import connection_url
 from ottla.connect.sinks.sql_merge import Merge, staged_rows
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
+from ottla.pipelines.options import whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
+from ottla.pipelines.sql_reader import RANGES, SqlInput
 
 MOST_DROPPED = 500
 """Staging tables that one transaction drops: PostgreSQL locks each one, and its table of locks has 6,400 places as it comes."""
@@ -260,20 +262,31 @@ class _Rows:
 
 def make(options: Mapping[str, str], *, overwrite: bool) -> SqlOutput:
     """The options of Spark's JDBC source (url, dbtable, user, password), keys (`a,b` or a JSON list) and stagingSchema."""
-    names = {"connection.url": "url", "connection.user": "user", "connection.password": "password"}
+    uri, table = _address(options)
+    keys = tuple(_names(options.get("keys", "")))
+    return SqlOutput(uri=uri, table=table, keys=keys, overwrite=overwrite, staging_schema=options.get("stagingschema"))
+
+
+def make_input(options: Mapping[str, str]) -> SqlInput:
+    """Url, dbtable, user and password as for outputs; partitionColumn and numPartitions as in Spark's JDBC source."""
+    uri, table = _address(options)
+    return SqlInput(
+        uri=uri,
+        table=table,
+        partition_column=options.get("partitioncolumn"),
+        ranges=whole(options, "numpartitions") or RANGES,
+    )
+
+
+def _address(options: Mapping[str, str]) -> tuple[str, str]:
     for option in ("url", "dbtable"):
         if not options.get(option):
             raise UserError(
                 f"the option {option} is missing: ottla-sql needs the database's url and the table, dbtable"
             )
+    names = {"connection.url": "url", "connection.user": "user", "connection.password": "password"}
     uri = connection_url({name: options[option] for name, option in names.items() if option in options})
-    return SqlOutput(
-        uri=_absolute(uri),
-        table=options["dbtable"],
-        keys=tuple(_names(options.get("keys", ""))),
-        overwrite=overwrite,
-        staging_schema=options.get("stagingschema"),
-    )
+    return _absolute(uri), options["dbtable"]
 
 
 def _absolute(uri: str) -> str:
