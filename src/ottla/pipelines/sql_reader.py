@@ -30,14 +30,14 @@ class SqlInput:
     partition_column: str | None = None
     ranges: int = RANGES
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[SqlColumn]:
         """Read from an empty result; SQLite has types in its rows only, so the first rows are read there."""
         where = "where 1 = 0" if dialect_of(self.uri).type_of else "limit 1000"
         with self._cursor() as cursor:
             cursor.execute(f"select * from {quoted_table(self.table)} {where}")  # noqa: S608 - a quoted name
             return [_column(column) for column in cursor.fetch_arrow_table().schema]
 
-    def batches(self, where: str = "", columns: list[Column] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, where: str = "", columns: list[SqlColumn] | None = None) -> Iterator[pa.RecordBatch]:
         columns = self.columns() if columns is None else columns
         listed = ", ".join(column.expression for column in columns)
         schema = pa.schema([(column.name, column.type) for column in columns])
@@ -95,35 +95,35 @@ class SqlInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class SqlColumn:
     name: str
     expression: str
     type: pa.DataType
 
 
 @dataclass(frozen=True)
-class Range(InputPartition):
+class SqlRange(InputPartition):
     condition: str
 
 
 class SqlReader(DataSourceReader):
-    def __init__(self, source: SqlInput, columns: list[Column]) -> None:
+    def __init__(self, source: SqlInput, columns: list[SqlColumn]) -> None:
         self._source = source
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        return [Range(condition) for condition in self._source.conditions()]
+        return [SqlRange(condition) for condition in self._source.conditions()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        condition = partition.condition if isinstance(partition, Range) else ""
+        condition = partition.condition if isinstance(partition, SqlRange) else ""
         return self._source.batches(condition, self._columns)
 
 
-def spark_schema(columns: list[Column]) -> StructType:
+def spark_schema(columns: list[SqlColumn]) -> StructType:
     return from_arrow_schema(pa.schema([(column.name, column.type) for column in columns]))
 
 
-def _column(column: pa.Field) -> Column:
+def _column(column: pa.Field) -> SqlColumn:
     """Spark's type of a column: numeric(p, s) is decimal(p, s), types that Spark does not have are text."""
     name, kind = column.name, column.type
     if _is_numeric(kind):
@@ -131,12 +131,12 @@ def _column(column: pa.Field) -> Column:
         modifier = int((column.metadata or {}).get(b"POSTGRESQL:typmod", -1)) - 4
         precision, scale = modifier >> 16, modifier & 0xFFFF
         decimal = modifier > 0 and precision <= 38 and scale <= precision
-        return Column(
+        return SqlColumn(
             name=name, expression=quoted(name), type=pa.decimal128(precision, scale) if decimal else pa.string()
         )
     if isinstance(kind, pa.BaseExtensionType) or kind == pa.month_day_nano_interval():
-        return Column(name=name, expression=f"cast({quoted(name)} as text)", type=pa.string())
-    return Column(name=name, expression=quoted(name), type=kind)
+        return SqlColumn(name=name, expression=f"cast({quoted(name)} as text)", type=pa.string())
+    return SqlColumn(name=name, expression=quoted(name), type=kind)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

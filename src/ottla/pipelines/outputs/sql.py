@@ -2,7 +2,7 @@
 
 A staging table belongs to one attempt of a task. Its name holds query, batch, task and attempt, so that the driver merges
 the attempts that Spark chose, and `sweep` finds the rest. Where processes cannot write into one database at the same time
-(SQLite), an attempt stages an Arrow file in a folder beside the database instead; all executors must share that folder.
+(SQLite), an attempt stages an Arrow file in a folder beside the database instead. All executors must share that folder.
 
 The version of an application is stored per table, as Delta stores it: one application may write several tables.
 """
@@ -232,12 +232,12 @@ class _Rows:
     reports such an error as its own."""
 
     def __init__(
-        self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], dialect: Dialect, keys: Sequence[str]
+        self, first: pa.RecordBatch, later: Iterator[pa.RecordBatch], dialect: Dialect, keys: Sequence[str]
     ) -> None:
         self.dialect = dialect
         self.count = 0
         self.problem: Exception | None = None
-        self._first, self._rest, self._keys = first, rest, keys
+        self._first, self._later, self._keys = first, later, keys
         self.schema: pa.Schema = self._staged(first.slice(0, 0)).schema
 
     def reader(self) -> pa.RecordBatchReader:
@@ -249,10 +249,10 @@ class _Rows:
             while True:
                 yield from self._staged(batch).to_batches()
                 self.count += batch.num_rows
-                batch = next(self._rest)
+                batch = next(self._later)
         except StopIteration:
             return
-        except Exception as problem:  # whatever computes the rows: `stage` raises it again
+        except Exception as problem:  # any error of the code that computes the rows: `stage` raises this error again
             self.problem = problem
             raise
 
