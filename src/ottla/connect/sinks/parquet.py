@@ -80,7 +80,7 @@ class ParquetSink:
         ]
         by_folder: dict[str, list[int]] = {}
         for number, values in enumerate(zip(*columns, strict=True)):
-            folder = "/".join(_folder(name, value) for name, value in zip(self._partition_by, values, strict=True))
+            folder = "/".join(hive_folder(name, value) for name, value in zip(self._partition_by, values, strict=True))
             by_folder.setdefault(folder, []).append(number)
         stored_columns = rows.drop_columns([name for name in self._partition_by if name in rows.column_names])
         return [(f"{self._root}/{folder}", stored_columns.take(numbers)) for folder, numbers in by_folder.items()]
@@ -98,7 +98,7 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _folder(name: str, value: Any) -> str:
+def hive_folder(name: str, value: Any) -> str:
     """Escapes a value to exactly one folder: a slash would make two folders, and two dots would leave the table."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     folder_value = _NO_VALUE if value is None or text == "" else quote(text, safe=" ")

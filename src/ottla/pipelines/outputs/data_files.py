@@ -7,8 +7,11 @@ more than OPEN_FILES are open.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +22,7 @@ import pyarrow.parquet as pq
 
 from ottla.connect.sinks.base import DELETED, of_known_types
 from ottla.model.user_error import UserError
-from ottla.pipelines.outputs.base import StagedRows
+from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
 from ottla.system.files import sync_all
 
 FLUSH_BYTES = 64 * 1024 * 1024
@@ -55,9 +58,18 @@ class AttemptFiles:
     """The files of one attempt, named NAME-0, NAME-1 ... in a folder."""
 
     def __init__(
-        self, store: Any, folder: str, name: str, *, kind: str = "parquet", partition_by: Sequence[str] = ()
+        self,
+        store: Any,
+        root: str,
+        folder: str,
+        name: str,
+        *,
+        kind: str = "parquet",
+        suffix: str | None = None,
+        partition_by: Sequence[str] = (),
     ) -> None:
-        self._store, self._folder, self._name, self._kind = store, folder, name, kind
+        self._store, self._root, self._folder, self._name, self._kind = store, root, folder, name, kind
+        self._suffix = suffix or SUFFIXES[kind]
         self._partition_by = list(partition_by)
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
@@ -81,7 +93,7 @@ class AttemptFiles:
         for partition in list(self._open):
             self._close(partition)
         if self._closed and is_local(self._store):
-            sync_folders(self._folder)
+            sync_folders(self._folder, self._root)
         return self._closed
 
     def abandon(self) -> None:
@@ -110,7 +122,7 @@ class AttemptFiles:
             self._close(next(iter(self._open)))
         if is_local(self._store):
             os.makedirs(self._folder, exist_ok=True)
-        path = f"{self._name}-{self._number}.{SUFFIXES[self._kind]}"
+        path = f"{self._name}-{self._number}.{self._suffix}"
         self._number += 1
         return _OpenFile(self._store, self._folder, path, self._kind, schema)
 
@@ -239,6 +251,37 @@ def stored_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     return cast
 
 
+def need_one_task(attempt: TaskAttempt, table: str) -> None:
+    """An upsert reads the whole table: two tasks would each write over what the other read."""
+    if attempt.task > 0:
+        raise UserError(
+            f"rows for the keys of {table} come in several tasks: call coalesce(1) before the write, and give a new txnVersion"
+        )
+
+
+def check_repeat(table: str, attempt: TaskAttempt, before: str | None, rows: int) -> None:
+    """A merge that is there already had these rows, if its commit says how many it had."""
+    if before is not None and int(before) != rows:
+        raise UserError(
+            f"batch {attempt.version} of {attempt.application} was merged into {table} with {before} rows and has {rows} now: "
+            "give a new txnVersion, or start the query with a new checkpoint"
+        )
+
+
+def bounded_rows(batches: Iterator[pa.RecordBatch], schema: pa.Schema, most_bytes: int, table: str) -> pa.Table:
+    """The rows of an upsert, which one task holds in memory."""
+    kept, size = [], 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > most_bytes:
+            raise UserError(
+                f"an upsert into {table} has more than {most_bytes:,} bytes in one batch: read less in a batch "
+                "(maxOffsetsPerTrigger), or raise the option upsertMaxBytes and the memory of Python workers"
+            )
+        kept.append(batch)
+    return pa.Table.from_batches(kept) if kept else schema.empty_table()
+
+
 def is_local(store: Any) -> bool:
     from pyarrow.fs import LocalFileSystem
 
@@ -254,8 +297,42 @@ def sync_path(path: str) -> None:
         os.close(descriptor)
 
 
-def sync_folders(folder: str, levels: int = 4) -> None:
-    """The folder and the folders above it, which may be new."""
-    for _ in range(levels):
+def sync_folders(folder: str, root: str) -> None:
+    """The folder, those above it up to the table's own, and the name of the table."""
+    while len(folder) > len(root):
         sync_path(folder)
         folder = posixpath.dirname(folder)
+    sync_path(root)
+    sync_path(posixpath.dirname(root))
+
+
+def words(text: str | None) -> list[str]:
+    """An option with several columns is JSON (`["a", "b"]`), or words with commas."""
+    if not text:
+        return []
+    if text.startswith("["):
+        return [str(name) for name in json.loads(text)]
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def folder_name(application: str) -> str:
+    """Safe in paths and URLs, and different for different applications."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", application)
+    return safe if safe == application else f"{safe}-{hashlib.sha256(application.encode()).hexdigest()[:12]}"
+
+
+def remove_files(store: Any, folder: str, *, keep: Sequence[str]) -> None:
+    """All files of a folder but those of some attempts. What cannot be removed now stays invisible."""
+    from pyarrow.fs import FileSelector
+
+    with suppress(OSError):
+        for entry in store.get_file_info(FileSelector(folder, allow_not_found=True)):
+            if entry.is_file and entry.base_name.rpartition("-")[0] not in keep:
+                with suppress(OSError):
+                    store.delete_file(entry.path)
+
+
+def plain_line(problem: BaseException) -> str:
+    """The lines that say something as one, without the colours of delta-rs."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(problem))
+    return " ".join(line.strip(" ↳") for line in plain.splitlines()[:3] if line.strip())

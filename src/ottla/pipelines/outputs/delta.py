@@ -9,13 +9,11 @@ An upsert needs the whole table: one task merges its rows with delta-rs, under t
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -26,15 +24,26 @@ from ottla.connect.sinks.delta import DeltaSink, check_kinds
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
-from ottla.pipelines.outputs.data_files import AttemptFiles, DataFile, StagedFiles, stored_rows
+from ottla.pipelines.outputs.data_files import (
+    AttemptFiles,
+    DataFile,
+    StagedFiles,
+    bounded_rows,
+    check_repeat,
+    folder_name,
+    need_one_task,
+    plain_line,
+    remove_files,
+    stored_rows,
+    words,
+)
+from ottla.pipelines.outputs.delta_statistics import statistics
 
 UPSERT_BYTES = 256 * 1024 * 1024
 COMMIT_TRIES = 10
-VERSION, ATTEMPTS = "ottla.version", "ottla.attempts"
+VERSION, ATTEMPTS, ROWS = "ottla.version", "ottla.attempts", "ottla.rows"
 _LOOK_BACK = 20
 """Commits of others that may lie between two of ours before a sweep leaves the old losers alone."""
-_STATS_COLUMNS = 32
-_STATS_TEXT = 32
 _REFUSED = ("delta.columnMapping.mode", "delta.constraints.")
 
 
@@ -67,6 +76,10 @@ class DeltaOutput:
         self._rows_schema: pa.Schema = pa.schema([])
         self._schema: pa.Schema = pa.schema([])
         """Types that the table has, or will have, for the columns of the rows."""
+
+    @property
+    def merges_in_task(self) -> bool:
+        return bool(self._keys)
 
     def prepare(self, schema: pa.Schema) -> None:
         table = self._table()
@@ -104,14 +117,16 @@ class DeltaOutput:
             return self._merge(batches, attempt)
         store, root = self._location.file_system()
         folder = f"{root}/{_batch_folder(attempt.application, attempt.version)}"
-        files = AttemptFiles(store, folder, attempt.name, partition_by=self._partition_by)
+        files = AttemptFiles(store, root, folder, attempt.name, partition_by=self._partition_by)
         try:
             for batch in batches:
                 files.write(stored_rows(batch, self._schema))
             actions = tuple(self._action(file, attempt) for file in files.close())
         except OSError as problem:
             files.abandon()
-            raise UserError(f"the Delta table {self._location.text} was not written: {_line(problem)}") from problem
+            raise UserError(
+                f"the Delta table {self._location.text} was not written: {plain_line(problem)}"
+            ) from problem
         except BaseException:
             files.abandon()
             raise
@@ -133,32 +148,19 @@ class DeltaOutput:
         )
 
     def _merge(self, batches: Iterator[pa.RecordBatch], attempt: TaskAttempt) -> StagedRows:
-        if attempt.task > 0:
-            raise UserError(
-                f"rows for the keys of {self._location.text} come in several tasks: call coalesce(1) before the write, and "
-                "give a new txnVersion"
-            )
-        rows = self._bounded(batches)
+        need_one_task(attempt, self._location.text)
+        rows = bounded_rows(batches, self._rows_schema, self._upsert_bytes, self._location.text)
         sink = DeltaSink(
             self._location.uri,
             keys=self._keys,
             partition_by=self._partition_by,
             storage_options=self._location.storage_options(),
         )
-        sink.put(rows, attempt.work)
+        facts = {VERSION: f"{attempt.application} {attempt.version}", ROWS: str(rows.num_rows)}
+        if not sink.put(rows, replace(attempt.work, note={**attempt.note, **facts})):
+            there = self._commit_of(attempt.application, attempt.version)
+            check_repeat(self._location.text, attempt, there.get(ROWS), rows.num_rows)
         return StagedRows(application=attempt.application, attempt=attempt.name, rows=rows.num_rows)
-
-    def _bounded(self, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-        kept, size = [], 0
-        for batch in batches:
-            size += batch.nbytes
-            if size > self._upsert_bytes:
-                raise UserError(
-                    f"an upsert into {self._location.text} has more than {self._upsert_bytes:,} bytes in one batch: read less "
-                    "in a batch (maxOffsetsPerTrigger), or raise the option upsertMaxBytes and the memory of Python workers"
-                )
-            kept.append(batch)
-        return pa.Table.from_batches(kept) if kept else self._rows_schema.empty_table()
 
     def commit(self, staged: Sequence[StagedRows], work: Work) -> bool:
         """Another driver's commit in between is looked at again, never overwritten."""
@@ -209,7 +211,9 @@ class DeltaOutput:
         except (DeltaError, OSError) as problem:
             if table is None and self._table() is not None:
                 return False  # another writer made the table
-            raise UserError(f"the Delta table {self._location.text} was not written: {_line(problem)}") from problem
+            raise UserError(
+                f"the Delta table {self._location.text} was not written: {plain_line(problem)}"
+            ) from problem
         return True
 
     def sweep(self, work: Work) -> None:
@@ -218,18 +222,18 @@ class DeltaOutput:
         if last is None or last < work.version:
             remove_files(store, f"{root}/{_batch_folder(work.application, work.version)}", keep=())
         if last is not None and last <= work.version:
-            kept = self._committed_attempts(work.application, last)
+            kept = self._commit_of(work.application, last).get(ATTEMPTS)
             if kept is not None:
-                remove_files(store, f"{root}/{_batch_folder(work.application, last)}", keep=kept)
+                remove_files(store, f"{root}/{_batch_folder(work.application, last)}", keep=str(kept).split())
 
-    def _committed_attempts(self, application: str, version: int) -> list[str] | None:
-        """Those whose files the commit of a version added; None if its commit is too far away."""
+    def _commit_of(self, application: str, version: int) -> Mapping[str, Any]:
+        """What the commit of a version noted; empty if it is too far away."""
         table = self._table()
         for limit in (1, _LOOK_BACK) if table is not None else ():
             for entry in table.history(limit):
                 if entry.get(VERSION) == f"{application} {version}":
-                    return str(entry.get(ATTEMPTS, "")).split()
-        return None
+                    return dict(entry)
+        return {}
 
     def _table(self) -> Any:
         from deltalake import DeltaTable
@@ -239,37 +243,11 @@ class DeltaOutput:
         try:
             return DeltaTable(uri, storage_options=options) if DeltaTable.is_deltatable(uri, options) else None
         except (DeltaError, OSError) as problem:
-            raise UserError(f"{self._location.text} cannot be reached: {_line(problem)}") from problem
-
-
-def words(text: str | None) -> list[str]:
-    """An option with several columns is JSON (`["a", "b"]`), or words with commas."""
-    if not text:
-        return []
-    if text.startswith("["):
-        return [str(name) for name in json.loads(text)]
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def folder_name(application: str) -> str:
-    """Safe in paths and URLs, and different for different applications."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", application)
-    return safe if safe == application else f"{safe}-{hashlib.sha256(application.encode()).hexdigest()[:12]}"
+            raise UserError(f"{self._location.text} cannot be reached: {plain_line(problem)}") from problem
 
 
 def _batch_folder(application: str, version: int) -> str:
     return f"batches/{folder_name(application)}/{version:012d}"
-
-
-def remove_files(store: Any, folder: str, *, keep: Sequence[str]) -> None:
-    """All files of a folder but those of some attempts. What cannot be removed now stays invisible."""
-    from pyarrow.fs import FileSelector
-
-    with suppress(OSError):
-        for entry in store.get_file_info(FileSelector(folder, allow_not_found=True)):
-            if entry.is_file and entry.base_name.rpartition("-")[0] not in keep:
-                with suppress(OSError):
-                    store.delete_file(entry.path)
 
 
 def _check_features(table: Any, name: str) -> None:
@@ -288,70 +266,6 @@ def _check_features(table: Any, name: str) -> None:
         )
 
 
-def statistics(metadata: Any) -> dict[str, dict[str, Any]]:
-    """Delta's statistics of a file, for columns and types whose order is the same for every reader.
-
-    Floating-point numbers have none: a NaN is larger than all numbers for Spark and is left out by Parquet. Times have
-    milliseconds in Delta's statistics, so a maximum is rounded up.
-    """
-    lowest: dict[str, Any] = {}
-    highest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    no_bounds: set[str] = set()
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for number in range(min(row_group.num_columns, _STATS_COLUMNS)):
-            column = row_group.column(number)
-            name, found = column.path_in_schema, column.statistics
-            if "." in name:
-                continue
-            if found is None or not found.has_null_count:
-                no_bounds.add(name)
-                nulls.pop(name, None)
-                continue
-            if name not in no_bounds:
-                nulls[name] = nulls.get(name, 0) + found.null_count
-            if found.null_count == row_group.num_rows:
-                continue
-            bounds = _bounds(found)
-            if bounds is None:
-                no_bounds.add(name)
-            else:
-                lowest[name] = min(lowest.get(name, bounds[0]), bounds[0])
-                highest[name] = max(highest.get(name, bounds[1]), bounds[1])
-    return {
-        "minValues": {name: _lower_text(value) for name, value in lowest.items() if name not in no_bounds},
-        "maxValues": {name: _upper_text(value) for name, value in highest.items() if name not in no_bounds},
-        "nullCount": nulls,
-    }
-
-
-def _bounds(found: Any) -> tuple[Any, Any] | None:
-    if not found.has_min_max:
-        return None
-    low, high = found.min, found.max
-    if isinstance(low, str):
-        return (low, high) if len(high) <= _STATS_TEXT and len(low) <= _STATS_TEXT else None
-    if isinstance(low, bool) or not isinstance(low, int | date):
-        return None
-    return low, high
-
-
-def _lower_text(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return _milliseconds(value)
-    return value.isoformat() if isinstance(value, date) else value
-
-
-def _upper_text(value: Any) -> Any:
-    return _milliseconds(value + timedelta(microseconds=999)) if isinstance(value, datetime) else _lower_text(value)
-
-
-def _milliseconds(value: datetime) -> str:
-    text = (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat(timespec="milliseconds")
-    return f"{text}Z" if value.tzinfo else text
-
-
 def _partition_text(value: Any) -> str | None:
     if value is None or value == "":
         return None
@@ -361,9 +275,3 @@ def _partition_text(value: Any) -> str | None:
         plain = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
         return plain.isoformat(sep=" ", timespec="microseconds")
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def _line(problem: BaseException) -> str:
-    """The first line that says something, without the colours of delta-rs."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(problem))
-    return " ".join(line.strip(" ↳") for line in plain.splitlines()[:3] if line.strip())

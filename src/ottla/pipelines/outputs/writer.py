@@ -33,9 +33,10 @@ class TableWriter(DataSourceArrowWriter):
         self._work = work or Work(application=f"job-{uuid.uuid4().hex}", version=0)
         output.prepare(schema)
         last = output.reached(self._work.application)
-        self._is_done = last is not None and last >= self._work.version
-        if not self._is_done:
-            output.sweep(self._work)
+        # A task that merges compares its rows with those of the commit that is there.
+        merges = getattr(output, "merges_in_task", False)
+        self._is_done = last is not None and last >= self._work.version and not merges
+        output.sweep(self._work)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         attempt = _attempt(self._work, self._job)
@@ -48,8 +49,7 @@ class TableWriter(DataSourceArrowWriter):
             self._output.commit(_staged(messages), self._work)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the sweep finds more than they name
-        if not self._is_done:
-            self._output.sweep(self._work)
+        self._output.sweep(self._work)
 
 
 class TableStreamWriter(DataSourceStreamArrowWriter):

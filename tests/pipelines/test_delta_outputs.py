@@ -1,13 +1,8 @@
-"""Table outputs without Spark: what attempts stage, what a commit makes visible, and what a sweep removes.
-
-A writer is pickled as Spark does it: built on the driver, sent to tasks, sent to the process that commits.
-"""
+"""Delta outputs without Spark: what attempts stage, what a commit makes visible, and what a sweep removes."""
 
 from __future__ import annotations
 
-import datetime
-import itertools
-import pickle
+import datetime as dt
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,46 +12,21 @@ from deltalake import DeltaTable
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.delta import DeltaSink, read_delta
 from ottla.model.user_error import UserError
-from ottla.pipelines.outputs import delta
-from ottla.pipelines.outputs.writer import TableWriter
-
-
-class Attempt:
-    """Spark's context of a task: every attempt has a number of its own."""
-
-    _numbers = itertools.count()
-
-    def __init__(self):
-        self._number = next(self._numbers)
-
-    def partitionId(self):  # noqa: N802 - Spark's name
-        return 0
-
-    def taskAttemptId(self):  # noqa: N802 - Spark's name
-        return self._number
+from tests.pipelines import attempts
+from tests.pipelines.attempts import SCHEMA, batch
 
 
 @pytest.fixture(autouse=True)
-def attempts(monkeypatch):
-    monkeypatch.setattr("pyspark.TaskContext.get", Attempt)
+def task_context(monkeypatch):
+    monkeypatch.setattr("pyspark.TaskContext.get", attempts.Attempt)
 
 
-SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
+def writer(path, version, schema=SCHEMA, **options):
+    return attempts.writer("delta", version, schema, path=str(path), **options)
 
 
-def batch(*numbers, schema=SCHEMA):
-    return pa.RecordBatch.from_pydict({"n": list(numbers), "word": [f"w{n % 2}" for n in numbers]}, schema)
-
-
-def writer(path, version, schema=SCHEMA, *, overwrite=False, **options):
-    output = delta.make({"path": str(path), **options}, overwrite=overwrite)
-    made = TableWriter(output, schema, Work(application="app/1", version=version, note={"ottla.offsets": f"{version}"}))
-    return pickle.loads(pickle.dumps(made))
-
-
-def run(path, version, *tasks, schema=SCHEMA, **options):
-    made = writer(path, version, schema, **options)
-    made.commit([pickle.loads(pickle.dumps(made.write(iter(rows)))) for rows in tasks])
+def run(path, version, *tasks, **options):
+    attempts.run("delta", version, *tasks, path=str(path), **options)
 
 
 def numbers(path):
@@ -79,10 +49,10 @@ def test_rows_are_seen_with_the_commit_and_a_version_once(tmp_path):
     first.commit(messages)
     assert numbers(path) == [1, 2, 3, 4, 5]
     assert read_delta(str(path))[1]["ottla.offsets"] == "1"
-    assert delta.make({"path": str(path)}, overwrite=False).reached("app/1") == 1
+    assert attempts.output("delta", path=str(path)).reached("app/1") == 1
     run(path, 2)
     assert numbers(path) == [1, 2, 3, 4, 5]
-    assert delta.make({"path": str(path)}, overwrite=False).reached("app/1") == 2
+    assert attempts.output("delta", path=str(path)).reached("app/1") == 2
 
 
 def test_losers_and_dead_drivers_leave_nothing(tmp_path):
@@ -175,18 +145,22 @@ def test_an_upsert_is_one_task_within_a_bound(tmp_path):
     made = writer(path, 1, schema, keys="n")
     messages = [made.write(iter([changes((1, "c"), (2, None), (3, "d"))])) for _ in range(2)]  # an attempt is repeated
     made.commit(messages[1:])
-    run(path, 1, [changes((1, "z"))], schema=schema, keys="n")
+    run(path, 1, [changes((1, "z"), (2, "z"), (3, "z"))], schema=schema, keys="n")
     assert sorted((row["n"], row["word"]) for row in read_delta(str(path))[0].to_pylist()) == [(1, "c"), (3, "d")]
     with pytest.raises(UserError, match="more than 100 bytes in one batch: read less"):
         run(path, 2, [changes(*[(n, "x") for n in range(100)])], schema=schema, keys="n", upsertmaxbytes="100")
-    assert delta.make({"path": str(path)}, overwrite=False).reached("app/1") == 1
+    assert attempts.output("delta", path=str(path)).reached("app/1") == 1
+    with pytest.raises(UserError, match=r"come in several tasks: call coalesce\(1\)"):
+        run(path, 2, [], [changes((1, "z"))], schema=schema, keys="n")
+    with pytest.raises(UserError, match="with 0 rows and has 1 now: give a new txnVersion"):
+        run(path, 2, [changes((1, "z"))], schema=schema, keys="n")
 
 
 def test_partitions_statistics_and_many_files(tmp_path, monkeypatch):
     monkeypatch.setattr("ottla.pipelines.outputs.data_files.FLUSH_BYTES", 200)
     monkeypatch.setattr("ottla.pipelines.outputs.data_files.OPEN_FILES", 2)
     path = tmp_path / "t"
-    at = datetime.datetime(2026, 11, 18, 20, 0, 0, 1500, tzinfo=datetime.UTC)
+    at = dt.datetime(2026, 11, 18, 20, 0, 0, 1500, tzinfo=dt.UTC)
     schema = pa.schema(
         [("n", pa.int64()), ("place", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC"))]
     )
@@ -195,7 +169,7 @@ def test_partitions_statistics_and_many_files(tmp_path, monkeypatch):
             "n": n,
             "place": [None, "a/b", "ü c", "..", ""][n % 5],
             "day": at.date(),
-            "at": at + datetime.timedelta(microseconds=n),
+            "at": at + dt.timedelta(microseconds=n),
         }
         for n in range(40)
     ]
@@ -206,6 +180,6 @@ def test_partitions_statistics_and_many_files(tmp_path, monkeypatch):
     assert {row["place"] for row in found} == {None, "a/b", "ü c", ".."}, "Delta has no empty partition value"
     assert {row["day"] for row in found} == {at.date()}
     for number in range(40):  # statistics leave out files, and never a row
-        when = at + datetime.timedelta(microseconds=number)
+        when = at + dt.timedelta(microseconds=number)
         where = (pc.field("n") == number) & (pc.field("at") == when)
         assert DeltaTable(str(path)).to_pyarrow_table(filters=where).column("n").to_pylist() == [number]
