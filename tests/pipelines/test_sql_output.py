@@ -192,6 +192,11 @@ def test_a_table_in_a_schema_and_names_that_need_quotes(postgresql_uri):
     assert one.source != two.source
     assert sink.commit([one, two], work(2**62, long))
     assert rows_of(postgresql_uri, name) == [(1, "a"), (2, "b")]
+    elsewhere = output(postgresql_uri, table=name, keys=("id",), staging_schema="od.d")
+    three = elsewhere.stage(batches((3, "c", False), schema=WITH_DELETES), attempt(0))
+    assert query(postgresql_uri, f'select count(*) from "od.d"."{three.source}"') == [(1,)]
+    elsewhere.sweep(work(0))
+    assert query(postgresql_uri, f"select count(*) from pg_class where relname = '{three.source}'") == [(0,)]
 
 
 def test_bad_input_is_one_sentence_before_the_first_row(sql_uri):

@@ -106,6 +106,8 @@ class SqlTable(Port):
     """Input: `start` reads the table once, through the driver's memory; `batch` reads the table on executors in every
     micro-batch, in ranges of `split_by` or of the primary key."""
     split_by: str | None = None
+    staging_schema: str | None = None
+    """Output: PostgreSQL's schema for staging tables; that of the table if missing."""
 
     @property
     def node(self) -> str:
@@ -178,11 +180,19 @@ def parquet(path: str, *, partition_by: Sequence[str] = ()) -> Parquet:
 
 
 def sql_table(
-    uri: str, table: str, *, keys: Sequence[str] = (), refresh: str = "start", split_by: str | None = None
+    uri: str,
+    table: str,
+    *,
+    keys: Sequence[str] = (),
+    refresh: str = "start",
+    split_by: str | None = None,
+    staging_schema: str | None = None,
 ) -> SqlTable:
     if refresh not in REFRESHES:
         raise ValueError(f"refresh is one of {', '.join(REFRESHES)}, not {refresh!r}")
-    return SqlTable(uri=uri, table=table, keys=tuple(keys), refresh=refresh, split_by=split_by)
+    return SqlTable(
+        uri=uri, table=table, keys=tuple(keys), refresh=refresh, split_by=split_by, staging_schema=staging_schema
+    )
 
 
 def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None) -> View:

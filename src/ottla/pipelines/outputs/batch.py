@@ -47,7 +47,8 @@ def table_format(port: Port) -> tuple[str, dict[str, str]]:
     if isinstance(port, Parquet):
         return "ottla-files", {"path": absolute(port.path), **_columns(partitionBy=port.partition_by)}
     if isinstance(port, SqlTable):
-        return "ottla-sql", {"url": port.uri, "dbtable": port.table, **_columns(keys=port.keys)}
+        staging = {"stagingSchema": port.staging_schema} if port.staging_schema else {}
+        return "ottla-sql", {"url": port.uri, "dbtable": port.table, **staging, **_columns(keys=port.keys)}
     raise UserError(f"{port.node} cannot be written by a step")
 
 
