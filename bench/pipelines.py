@@ -240,7 +240,12 @@ def measure_sql(bed: Bed, rows: int) -> dict[str, Any]:
         bed.workers["jdbc"] = Worker(sys.executable, JDBC_DRIVER, Path(place) / "jdbc.log")
         stack.callback(lambda: bed.workers.pop("jdbc").close())
         server, _, database = uri.partition("@")[2].partition("/")
-        jdbc = {"url": f"jdbc:postgresql://{server}/{database}", "user": "ottla", "dbtable": "by_jdbc"}
+        jdbc = {
+            "url": f"jdbc:postgresql://{server}/{database}",
+            "user": "ottla",
+            "dbtable": "by_jdbc",
+            "driver": "org.postgresql.Driver",
+        }
         jdbc |= {"reWriteBatchedInserts": "true", "batchsize": "10000"}
         ways = {"jdbc": ("jdbc", "jdbc", jdbc), "ottla": ("ottla", "ottla-sql", {"url": uri, "dbtable": "by_ottla"})}
         title = "write into PostgreSQL, 4 tasks"
