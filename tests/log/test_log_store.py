@@ -225,7 +225,7 @@ def test_a_failing_directory_goes_offline_and_the_rest_goes_on(dirs: list[Path])
     with pytest.raises(KafkaError) as refused:
         store.create(TopicPartition("c", 0), TOPIC_ID, CONFIG, NOW, directory=str(dirs[0]))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    store.delete_old_segments(NOW)
+    sum(store.delete_old_segments(NOW))
     store.checkpoint_recovery_points()
     store.shutdown(NOW)
     assert not (dirs[0] / ".kafka_cleanshutdown").exists()
@@ -337,3 +337,15 @@ def test_shutdown_can_sync_elsewhere(dirs: list[Path]) -> None:
     store.shutdown(NOW, run_all=run_all)
     assert len(ran) == 1
     assert read_offsets(DiskStorage(), f"{dirs[0]}/recovery-point-offset-checkpoint") == {A0: 1}
+
+
+def test_a_duty_that_gives_way_leaves_out_logs_that_are_gone(dirs: list[Path]) -> None:
+    store = opened(dirs)
+    for partition in (A0, A1, B0):
+        store.create(partition, TOPIC_ID, CONFIG, NOW)
+    logs = store.online_logs()
+    assert next(logs).topic_partition == A0
+    store.delete(A1, NOW)
+    again = store.create(A1, Uuid(b"n" * 16), CONFIG, NOW)
+    assert [log.topic_partition for log in logs] == [B0]
+    assert store.get(A1) is again

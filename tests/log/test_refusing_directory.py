@@ -187,13 +187,13 @@ def test_retention_and_deletion_go_on_with_the_others(tmp_path: Path, code: int)
         log.segments[0]._max_timestamp = -2
         log.segments[0]._time_index = None
     node.refuse(code)
-    node.store.delete_old_segments(NOW + 1000)
+    sum(node.store.delete_old_segments(NOW + 1000))
     assert (len(node.full.segments), len(node.good.segments)) == (2, 1)
     node.store.checkpoint_recovery_points()
     node.store.checkpoint_log_start_offsets(sync=False)
     assert B0 in read_offsets(DiskStorage(), f"{node.paths[1]}/recovery-point-offset-checkpoint")
     node.relent()
-    node.store.delete_old_segments(NOW + 1000)
+    sum(node.store.delete_old_segments(NOW + 1000))
     node.store.delete(A0, NOW)
     node.store.delete(B0, NOW)
     node.refuse(code)
@@ -208,7 +208,7 @@ def test_retention_and_deletion_go_on_with_the_others(tmp_path: Path, code: int)
 def test_a_deleted_segment_that_cannot_be_removed_now_is_removed_later(tmp_path: Path, code: int) -> None:
     node = Node(tmp_path, CONFIG.replace(cleanup_policy=frozenset({"delete"})))
     write(node.full)
-    node.store.delete_old_segments(NOW + 1000)
+    sum(node.store.delete_old_segments(NOW + 1000))
     node.refuse(code)
     assert node.store.remove_due_files(NOW + 1000) == 0
     node.relent()
@@ -223,7 +223,7 @@ def test_a_deleted_topic_is_removed_outside_of_the_loop(tmp_path: Path) -> None:
     threads: set[int] = set()
     remove, remove_tree = node.storage.remove, node.storage.remove_tree
     write(node.full)
-    node.store.delete_old_segments(NOW + 10**9)
+    sum(node.store.delete_old_segments(NOW + 10**9))
     node.store.delete(B0, NOW)
 
     def noted(call: Callable[[str], None]) -> Callable[[str], None]:

@@ -197,7 +197,7 @@ def test_options_from_a_file(tmp_path, monkeypatch):
     settings.write_text("mster: local[3]\n")
     done = run(*words)
     assert done.exit_code == 2
-    assert "'mster' is no setting" in done.output
+    assert "'mster' is not a setting" in done.output
 
 
 def test_started_pipelines_and_their_states(tmp_path):

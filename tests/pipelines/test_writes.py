@@ -63,13 +63,13 @@ def test_a_replayed_batch_is_written_once(spark, topics, committed, tmp_path):
     source, target = topics.new("in"), topics.new("out")
     topics.send(source, [(f"k{n}".encode(), f"v{n}".encode()) for n in range(600)])
 
-    def run(**more):
+    def run(tasks=None, **more):
         stream = spark.readStream.format("ottla").options(
             **topics.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="250", **more)
         )
+        rows = stream.load().selectExpr("key", "value")
         query = (
-            stream.load()
-            .selectExpr("key", "value")
+            (rows.repartition(tasks) if tasks else rows)
             .writeStream.format("ottla")
             .options(**topics.options(topic=target), checkpointLocation=str(tmp_path / "c"))
             .trigger(availableNow=True)
@@ -88,7 +88,7 @@ def test_a_replayed_batch_is_written_once(spark, topics, committed, tmp_path):
     (tmp_path / "c" / "commits" / "2").unlink()
     (tmp_path / "c" / "commits" / ".2.crc").unlink()
     with pytest.raises(Exception, match="its parallelism changed in the middle"):
-        run(maxRecordsPerPartition="10")
+        run(tasks=7)
     assert Counter(row["value"] for row in committed(target)) == everything
 
 

@@ -99,7 +99,7 @@ def test_wrong_or_missing_keys_are_one_line_and_touch_nothing(tmp_path: Path, mo
         "is missing; keep old keys": {FILE: str(tmp_path / "other")},
         "did not write": {FILE: str(tmp_path / "forged")},
         "there is no master key": {ENVIRONMENT: "OTTLA_TEST_NOTHING"},
-        "m1 is not the one": {ENVIRONMENT: "OTTLA_TEST_FORGED"},
+        "master key m1 did not write": {ENVIRONMENT: "OTTLA_TEST_FORGED"},
         "command failed: exit code 1": {COMMAND: "false"},
         "command failed: filenotfounderror": {COMMAND: str(tmp_path / "no-such-command")},
         "master key 1 is not": {COMMAND: "echo nonsense"},

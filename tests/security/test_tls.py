@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -208,7 +209,7 @@ def test_pkcs12_and_encrypted_keys_and_texts(tmp_path: Path) -> None:
         with pytest.raises(TlsError) as refused:
             server_context(config(settings), client_auth=False)
         assert PASSWORD not in str(refused.value)
-        assert "wrong" not in str(refused.value).replace("wrong password", "")
+        assert "wrong" not in re.sub("wrong password|password is wrong", "", str(refused.value))
     with pytest.raises(StartupError, match="no key"), Broker(properties=properties()):
         pass
 

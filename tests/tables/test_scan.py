@@ -89,7 +89,7 @@ def test_files_and_wire_give_the_same_rows(server, codec, monkeypatch):
     draw = random.Random(codec)
     name, partition = f"scan-{codec}", TopicPartition(f"scan-{codec}", 0)
     admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, config={"segment.bytes": "1048576"})])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, config={"segment.bytes": "1048576", "retention.ms": "-1"})])[name].result(30)
     fill(server.bootstrap_servers, name, codec, draw)
     path, settings = str(server.data_dir), settings_from({"bootstrap.servers": server.bootstrap_servers})
     if codec == "none":

@@ -233,8 +233,10 @@ class LogStore:
         return self._logs
 
     def online_logs(self) -> Iterator[PartitionLog]:
-        """The logs whose directory is online; the caller may change the set while it iterates."""
-        return (log for log in list(self._logs.values()) if not log.log_dir.offline)
+        """The logs whose directory is online, without those that are deleted while the caller iterates."""
+        for log in list(self._logs.values()):
+            if not log.log_dir.offline and self._logs.get(log.topic_partition) is log:
+                yield log
 
     def create(
         self,
@@ -361,20 +363,19 @@ class LogStore:
 
     # ------------------------------------------------------------------------------------------------ periodic work
 
-    def delete_old_segments(self, now_ms: TimestampMs) -> int:
-        """Retention over all logs that do not compact only (every `log.retention.check.interval.ms`)."""
-        deleted = 0
+    def delete_old_segments(self, now_ms: TimestampMs) -> Iterator[int]:
+        """Retention, a step for each log: yields the number of deleted segments. Logs that only compact keep theirs."""
         for log in self.online_logs():
             try:
-                deleted += delete_old_segments(log, now_ms)
+                yield delete_old_segments(log, now_ms)
             except KafkaError as error:
                 _log.warning("retention.failed", partition=str(log.topic_partition), error=error.message)
             except OSError as error:
                 log.log_dir.storage_error(error)
-        return deleted
 
-    def remove_expired_producers(self, now_ms: TimestampMs) -> int:
-        return sum(log.producers.remove_expired(now_ms) for log in self.online_logs())
+    def remove_expired_producers(self, now_ms: TimestampMs) -> Iterator[int]:
+        """A step for each log: yields the number of removed producers."""
+        return (log.producers.remove_expired(now_ms) for log in self.online_logs())
 
     def logs_to_flush(self, now_ms: TimestampMs) -> list[PartitionLog]:
         """Those whose `flush.ms` is over: `prepare_flush` and sync them."""

@@ -64,14 +64,23 @@ def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataF
 
         return spark.createDataFrame(read_delta(port.path)[0])
     if isinstance(port, SqlTable):
-        from ottla.connect.sources.sql import read_table
-
-        return spark.createDataFrame(read_table(port.uri, port.table))
+        return _sql_frame(spark, port)
     if isinstance(port, View):
         return input_frame(spark, port.delta, settings)
     if isinstance(port, SparkTable):
         return spark.read.format(port.format).options(**port.options).load()
     raise UserError(f"{port.node} cannot be read by a step")
+
+
+def _sql_frame(spark: SparkSession, port: SqlTable) -> DataFrame:
+    from ottla.pipelines.outputs.sql import make_input
+
+    options = {"url": port.uri, "dbtable": port.table}
+    if port.refresh == "start":
+        return spark.createDataFrame(make_input(options).read())
+    if port.split_by:
+        options["partitionColumn"] = port.split_by
+    return spark.read.format("ottla-sql").options(**options).load()
 
 
 def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 FILE_FORMATS = ("parquet", "json", "csv")
+REFRESHES = ("start", "batch")
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 
@@ -141,11 +142,17 @@ class SparkTable(Port):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlTable(Port):
-    """Input: read once when the step starts. Output: inserted or, with `keys`, upserted."""
+    """Output: inserted or, with `keys`, upserted."""
 
-    uri: str
+    uri: str = field(repr=False)
     table: str
     keys: tuple[str, ...] = ()
+    refresh: str = "start"
+    """Input: `start` reads the table once, through the driver's memory; `batch` reads the table on executors in every
+    micro-batch, in ranges of `split_by` or of the primary key."""
+    split_by: str | None = None
+    staging_schema: str | None = None
+    """Output: PostgreSQL's schema for staging tables; that of the table if missing."""
 
     @property
     def node(self) -> str:
@@ -233,8 +240,20 @@ def spark_table(format: str, options: Mapping[str, str] | None = None) -> SparkT
     return SparkTable(format=format, options=dict(options or {}))
 
 
-def sql_table(uri: str, table: str, *, keys: Sequence[str] = ()) -> SqlTable:
-    return SqlTable(uri=uri, table=table, keys=tuple(keys))
+def sql_table(
+    uri: str,
+    table: str,
+    *,
+    keys: Sequence[str] = (),
+    refresh: str = "start",
+    split_by: str | None = None,
+    staging_schema: str | None = None,
+) -> SqlTable:
+    if refresh not in REFRESHES:
+        raise ValueError(f"refresh is one of {', '.join(REFRESHES)}, not {refresh!r}")
+    return SqlTable(
+        uri=uri, table=table, keys=tuple(keys), refresh=refresh, split_by=split_by, staging_schema=staging_schema
+    )
 
 
 def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None) -> View:

@@ -7,7 +7,7 @@ logged and retried at its next turn; it never stops other duties.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,6 +39,8 @@ MOVE_SYNC_BYTES = 8 * 1024 * 1024
 ERASURE_CHECK_MS = 1_000
 CLEAN_SLICE_MS = 2.0
 CLEAN_PAUSE_MS = 4.0
+LOGS_IN_A_TURN = 100
+"""Of a duty over all logs, in one turn of the loop."""
 _FOREVER_MS = 2**53
 
 
@@ -131,11 +133,11 @@ class Housekeeping:
 
     # Duties
 
-    def _retain(self) -> None:
-        self._logs.delete_old_segments(self._clock.time_ms())
+    async def _retain(self) -> None:
+        await log_by_log(self._logs.delete_old_segments(self._clock.time_ms()))
 
-    def _expire_producers(self) -> None:
-        self._logs.remove_expired_producers(self._clock.time_ms())
+    async def _expire_producers(self) -> None:
+        await log_by_log(self._logs.remove_expired_producers(self._clock.time_ms()))
 
     async def _remove_files(self) -> None:
         """In a thread, one file after the other: removing a large segment can take long."""
@@ -228,3 +230,10 @@ class Housekeeping:
                 await asyncio.sleep(max(CLEAN_PAUSE_MS, due_ms - clock.monotonic_ms()) / 1000)
                 began = clock.monotonic_ms()
         return worked
+
+
+async def log_by_log(steps: Iterable[object]) -> None:
+    """Work on all logs, a step for each log. Produce and fetch continue in between."""
+    for number, _ in enumerate(steps, 1):
+        if number % LOGS_IN_A_TURN == 0:
+            await asyncio.sleep(0)

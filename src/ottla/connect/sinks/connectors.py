@@ -32,7 +32,8 @@ class SqlSinkConnector(_TableSinkConnector):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        from ottla.connect.sinks.sql import SqlSink, connection_url, quoted, table_parts
+        from ottla.connect.databases import quoted, table_parts
+        from ottla.connect.sinks.sql import SqlSink, connection_url
 
         table = config.get("table.name.format", "${topic}")
         if "${topic}" in table and len(words(config, "topics")) > 1:

@@ -26,10 +26,8 @@ def write_table(frame: DataFrame, port: Port, work: Work, *, overwrite: bool) ->
         return
     name, options = table_format(port)
     keys = json.loads(options.get("keys", "[]"))
-    if keys and not overwrite:
-        rows = newest_of_each(rows, keys, port.node)
-        if not isinstance(port, SqlTable):  # databases merge what all tasks staged
-            rows = rows.coalesce(1)
+    if keys and not overwrite and not isinstance(port, SqlTable):  # a database merges what all tasks staged
+        rows = newest_of_each(rows, keys, port.node).coalesce(1)
     write_format(rows, name, options, work, overwrite=overwrite)
 
 
@@ -61,7 +59,8 @@ def table_format(port: Port) -> tuple[str, dict[str, str]]:
         columns = _columns(keys=port.keys, partitionBy=port.partition_by)
         return "ottla-iceberg", {"table": port.table, **properties, **columns}
     if isinstance(port, SqlTable):
-        return "ottla-sql", {"url": port.uri, "dbtable": port.table, **_columns(keys=port.keys)}
+        staging = {"stagingSchema": port.staging_schema} if port.staging_schema else {}
+        return "ottla-sql", {"url": port.uri, "dbtable": port.table, **staging, **_columns(keys=port.keys)}
     raise UserError(f"{port.node} cannot be written by a step")
 
 

@@ -2,21 +2,24 @@
 
     rows.write.format("ottla-delta").option("path", "s3://lake/orders").mode("append").save()
 
-Each format is a module of this package with a function `make(options, *, overwrite) -> TableOutput`.
+`format("ottla-sql")` reads tables, too. Each format is a module of this package with a function `make(options, *, overwrite) -> TableOutput`.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.outputs.base import TableOutput
 from ottla.pipelines.outputs.writer import TableStreamWriter, TableWriter, arrow_schema, output_options, work_of
+
+if TYPE_CHECKING:
+    from ottla.pipelines.sql_reader import SqlInput
 
 
 class TableDataSource(DataSource):
@@ -63,6 +66,22 @@ class FilesDataSource(TableDataSource):
 
 class SqlDataSource(TableDataSource):
     module = "sql"
+
+    def schema(self) -> StructType:  # type: ignore[override]
+        from ottla.pipelines.sql_reader import spark_schema
+
+        return spark_schema(self._input().columns())
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        from ottla.pipelines.sql_reader import SqlReader
+
+        source = self._input()
+        return SqlReader(source, source.columns())
+
+    def _input(self) -> SqlInput:
+        from ottla.pipelines.outputs.sql import make_input
+
+        return make_input(_lower(self.options))
 
 
 FORMATS = (DeltaDataSource, IcebergDataSource, FilesDataSource, SqlDataSource)
