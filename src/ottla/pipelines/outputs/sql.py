@@ -140,7 +140,7 @@ class SqlOutput:
             _remove([rows.source for rows in sources])
         return True
 
-    def sweep(self, work: Work) -> None:
+    def sweep(self, work: Work, job: str | None = None) -> None:  # noqa: ARG002 - a commit without its tables fails
         prefix = self._prefix(work.application)
         dialect = dialect_of(self.uri)
         if not dialect.staging_tables:
