@@ -147,13 +147,15 @@ def test_an_upsert_is_one_task_within_a_bound(tmp_path):
     made.commit(messages[1:])
     run(path, 1, [changes((1, "z"), (2, "z"), (3, "z"))], schema=schema, keys="n")
     assert sorted((row["n"], row["word"]) for row in read_delta(str(path))[0].to_pylist()) == [(1, "c"), (3, "d")]
+    run(path, 2, [], schema=schema, keys="n")
+    assert attempts.output("delta", path=str(path)).reached("app/1") == 2, "an empty batch has a marker, too"
     with pytest.raises(UserError, match="more than 100 bytes in one batch: read less"):
-        run(path, 2, [changes(*[(n, "x") for n in range(100)])], schema=schema, keys="n", upsertmaxbytes="100")
-    assert attempts.output("delta", path=str(path)).reached("app/1") == 1
+        run(path, 3, [changes(*[(n, "x") for n in range(100)])], schema=schema, keys="n", upsertmaxbytes="100")
+    assert attempts.output("delta", path=str(path)).reached("app/1") == 2
     with pytest.raises(UserError, match=r"come in several tasks: call coalesce\(1\)"):
-        run(path, 2, [], [changes((1, "z"))], schema=schema, keys="n")
-    with pytest.raises(UserError, match="with 0 rows and has 1 now: give a new txnVersion"):
-        run(path, 2, [changes((1, "z"))], schema=schema, keys="n")
+        run(path, 3, [changes((1, "y"))], [changes((1, "z"))], schema=schema, keys="n")
+    with pytest.raises(UserError, match="with 1 rows and has 2 now: give a new txnVersion"):
+        run(path, 3, [changes((1, "y"), (1, "z"))], schema=schema, keys="n")
 
 
 def test_partitions_statistics_and_many_files(tmp_path, monkeypatch):

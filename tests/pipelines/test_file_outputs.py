@@ -161,10 +161,10 @@ def test_json_and_csv(tmp_path):
     for options, problem in (
         ({"format": "orc"}, "one of parquet, json, csv"),
         ({"keys": "n"}, "files have no keys"),
-        ({}, ""),
+        ({"path": ""}, "path is missing"),
     ):
         with pytest.raises(UserError, match=problem):
-            output("files", **({"path": "x", **options} if options else {}))
+            output("files", **{"path": "x", **options})
 
 
 @pytest.mark.interop

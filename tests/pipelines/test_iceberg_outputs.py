@@ -132,7 +132,7 @@ def test_an_upsert_in_one_task(lake):
     assert sorted((row["n"], row["word"]) for row in rows) == [(1, "c"), (3, "d")]
     with pytest.raises(UserError, match=r"come in several tasks: call coalesce\(1\)"):
         lake.run(2, [], [changes((1, "z"))], schema=schema, keys="n")
-    with pytest.raises(UserError, match="was merged into shop.rows with 0 rows and has 1 now"):
+    with pytest.raises(UserError, match=r"was merged into shop\.rows with 0 rows and has 1 now"):
         lake.run(2, [changes((1, "z"))], schema=schema, keys="n")
     with pytest.raises(UserError, match="more than 10 bytes in one batch"):
         lake.run(3, [changes((1, "z"), (2, "x"))], schema=schema, keys="n", upsertmaxbytes="10")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pyarrow.dataset
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from ottla.connect.sinks.delta import read_delta
 from ottla.pipelines.build import RunSettings
@@ -62,11 +64,11 @@ def test_each_output_mode_into_delta_and_its_replay(spark, topics, tmp_path):
         return rows.select("word", "n")
 
     settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path / "c"))
-    for numbers_sent in (range(30), range(30, 60)):
-        send(topics, name, numbers_sent)
-        PipelineRun(spark, pipeline, settings).once()
+    send(topics, name, range(30))
+    PipelineRun(spark, pipeline, settings).once()
     for step in ("everything", "counts", "last"):
         forget_the_last_batch(tmp_path / "c" / "tables" / step)
+    send(topics, name, range(30, 60))
     PipelineRun(spark, pipeline, settings).once()
     table, note = read_delta(str(tmp_path / "all"))
     assert sorted((row["n"], row["word"]) for row in table.to_pylist()) == [(n, f"w{n % 3}") for n in range(60)]
@@ -77,3 +79,36 @@ def test_each_output_mode_into_delta_and_its_replay(spark, topics, tmp_path):
     table, _ = read_delta(str(tmp_path / "last"))
     assert {row["word"] for row in table.to_pylist()} == {"w0", "w1", "w2"}
     assert len(table) == 3
+
+
+def test_the_formats_in_any_program(spark, topics, tmp_path):
+    """Plain writes, and a stream that appends and is repeated."""
+    rows = spark.range(100).selectExpr("id as n", "concat('w', id % 2) as word").repartition(2)
+    catalog = {"catalog.uri": f"sqlite:///{tmp_path}/c.db", "catalog.warehouse": f"{tmp_path}/lake"}
+    lake = rows.write.format("ottla-iceberg").options(table="shop.rows", **catalog)
+    for _ in range(2):
+        lake.option("txnAppId", "job").option("txnVersion", "0").mode("append").save()
+        rows.write.format("ottla-files").option("path", f"{tmp_path}/files").option("partitionBy", "word").mode(
+            "overwrite"
+        ).save()
+    table = SqlCatalog("ottla", uri=catalog["catalog.uri"]).load_table("shop.rows")
+    assert sorted(table.scan().to_arrow().column("n").to_pylist()) == list(range(100))
+    found = pyarrow.dataset.dataset(f"{tmp_path}/files", partitioning="hive").to_table()
+    assert sorted(found.column("n").to_pylist()) == list(range(100))
+    with pytest.raises(Exception, match="txnAppId and txnVersion go together"):
+        rows.write.format("ottla-delta").option("path", "x").option("txnAppId", "a").mode("append").save()
+    name = topics.new("rows", 2)
+    send(topics, name, range(20))
+
+    def stream():
+        source = topics.options(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="15")
+        values = spark.readStream.format("ottla").options(**source).load().selectExpr("cast(value as string) as v")
+        writing = values.writeStream.format("ottla-delta").option("path", f"{tmp_path}/stream")
+        query = writing.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
+        query.awaitTermination(120)
+
+    stream()
+    forget_the_last_batch(tmp_path / "c")
+    stream()
+    values = read_delta(f"{tmp_path}/stream")[0].column("v").to_pylist()
+    assert sorted(json.loads(value)["n"] for value in values) == list(range(20))

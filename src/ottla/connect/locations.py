@@ -88,8 +88,8 @@ class Location:
         return properties
 
     def _endpoint(self) -> str | None:
-        given = self.query.get("endpoint")
-        return given or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+        endpoint = self.query.get("endpoint")
+        return endpoint or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
 
     def _region(self) -> str:
         return self.query.get("region") or os.environ.get("AWS_REGION") or "us-east-1"

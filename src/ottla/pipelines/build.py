@@ -21,7 +21,7 @@ from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.outputs.batch import newest_of_each, write_table
 from ottla.pipelines.pipeline import Step
-from ottla.pipelines.ports import Delta, Port, SqlTable, Topic, TopicTable, View
+from ottla.pipelines.ports import Delta, Port, SparkTable, SqlTable, Topic, TopicTable, View
 from ottla.pipelines.positions import RESERVED_KEY
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataF
         return _sql_frame(spark, port)
     if isinstance(port, View):
         return input_frame(spark, port.delta, settings)
+    if isinstance(port, SparkTable):
+        return spark.read.format(port.format).options(**port.options).load()
     raise UserError(f"{port.node} cannot be read by a step")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
@@ -12,15 +13,18 @@ from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name
-from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable
+from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable
 
 _ROW, _NEWEST = "__ottla_row", "__ottla_newest"
 
 
 def write_table(frame: DataFrame, port: Port, work: Work, *, overwrite: bool) -> None:
     """Rows and marker in one commit; a batch that is there already changes nothing."""
-    name, options = table_format(port)
     rows = table_columns(frame)
+    if isinstance(port, SparkTable):  # a foreign format knows none of our options but Delta's two
+        write_format(rows, port.format, port.options, replace(work, note={}), overwrite=overwrite)
+        return
+    name, options = table_format(port)
     keys = json.loads(options.get("keys", "[]"))
     if keys and not overwrite and not isinstance(port, SqlTable):  # a database merges what all tasks staged
         rows = newest_of_each(rows, keys, port.node).coalesce(1)
@@ -44,8 +48,16 @@ def table_format(port: Port) -> tuple[str, dict[str, str]]:
     """The data source of a port, and its options."""
     if isinstance(port, Delta):
         return "ottla-delta", {"path": absolute(port.path), **_columns(keys=port.keys, partitionBy=port.partition_by)}
-    if isinstance(port, Parquet):
-        return "ottla-files", {"path": absolute(port.path), **_columns(partitionBy=port.partition_by)}
+    if isinstance(port, Files):
+        return "ottla-files", {
+            "path": absolute(port.path),
+            "format": port.format,
+            **_columns(partitionBy=port.partition_by),
+        }
+    if isinstance(port, Iceberg):
+        properties = {f"catalog.{name}": value for name, value in port.catalog.items()}
+        columns = _columns(keys=port.keys, partitionBy=port.partition_by)
+        return "ottla-iceberg", {"table": port.table, **properties, **columns}
     if isinstance(port, SqlTable):
         staging = {"stagingSchema": port.staging_schema} if port.staging_schema else {}
         return "ottla-sql", {"url": port.uri, "dbtable": port.table, **staging, **_columns(keys=port.keys)}

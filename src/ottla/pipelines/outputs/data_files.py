@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,6 +78,16 @@ class AttemptFiles:
         self._number = 0
         self.rows = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
+        if problem is None:
+            return
+        self._abandon()
+        if isinstance(problem, OSError):
+            raise UserError(f"{self._root} was not written: {plain_line(problem)}") from problem
+
     def write(self, rows: pa.Table) -> None:
         if rows.num_rows == 0:
             return
@@ -96,7 +106,7 @@ class AttemptFiles:
             sync_folders(self._folder, self._root)
         return self._closed
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Removes what was written, as far as it can be reached."""
         for partition in list(self._open):
             with suppress(OSError, pa.ArrowException):
@@ -260,7 +270,7 @@ def need_one_task(attempt: TaskAttempt, table: str) -> None:
 
 
 def check_repeat(table: str, attempt: TaskAttempt, before: str | None, rows: int) -> None:
-    """A merge that is there already had these rows, if its commit says how many it had."""
+    """Compares the rows with those of the merge that is there, as far as its commit counted them."""
     if before is not None and int(before) != rows:
         raise UserError(
             f"batch {attempt.version} of {attempt.application} was merged into {table} with {before} rows and has {rows} now: "

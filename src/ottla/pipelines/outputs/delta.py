@@ -117,19 +117,10 @@ class DeltaOutput:
             return self._merge(batches, attempt)
         store, root = self._location.file_system()
         folder = f"{root}/{_batch_folder(attempt.application, attempt.version)}"
-        files = AttemptFiles(store, root, folder, attempt.name, partition_by=self._partition_by)
-        try:
+        with AttemptFiles(store, root, folder, attempt.name, partition_by=self._partition_by) as files:
             for batch in batches:
                 files.write(stored_rows(batch, self._schema))
             actions = tuple(self._action(file, attempt) for file in files.close())
-        except OSError as problem:
-            files.abandon()
-            raise UserError(
-                f"the Delta table {self._location.text} was not written: {plain_line(problem)}"
-            ) from problem
-        except BaseException:
-            files.abandon()
-            raise
         return StagedFiles(application=attempt.application, attempt=attempt.name, rows=files.rows, files=actions)
 
     def _action(self, file: DataFile, attempt: TaskAttempt) -> Any:
@@ -163,14 +154,15 @@ class DeltaOutput:
         return StagedRows(application=attempt.application, attempt=attempt.name, rows=rows.num_rows)
 
     def commit(self, staged: Sequence[StagedRows], work: Work) -> bool:
-        """Another driver's commit in between is looked at again, never overwritten."""
+        """Another driver's commit in between is looked at again, never overwritten.
+
+        A merge that changed nothing (an empty batch) has made no commit: it gets its marker here.
+        """
         for _ in range(COMMIT_TRIES):
             table = self._table()
             last = None if table is None else table.transaction_version(work.application)
             if last is not None and last >= work.version:
                 return False
-            if self._keys:
-                raise UserError(f"the task that merges into {self._location.text} left no marker: run the batch again")
             if self._add(table, staged, work):
                 return True
         raise UserError(f"the Delta table {self._location.text} was not written: others change it all the time")
@@ -180,14 +172,15 @@ class DeltaOutput:
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
-        actions = [action for one in staged if isinstance(one, StagedFiles) for action in one.files]
-        attempts = " ".join(one.attempt for one in staged if isinstance(one, StagedFiles) and one.files)
+        actions = [action for rows in staged if isinstance(rows, StagedFiles) for action in rows.files]
+        attempts = " ".join(rows.attempt for rows in staged if isinstance(rows, StagedFiles) and rows.files)
         properties = CommitProperties(
             app_transactions=[Transaction(work.application, work.version)],
             custom_metadata={
                 **work.note,
                 VERSION: f"{work.application} {work.version}",
                 ATTEMPTS: attempts,
+                ROWS: str(sum(rows.rows for rows in staged)),
             },
         )
         schema = Schema.from_arrow(self._schema)

@@ -23,18 +23,18 @@ def statistics(metadata: Any) -> dict[str, dict[str, Any]]:
         row_group = metadata.row_group(group)
         for number in range(min(row_group.num_columns, _STATS_COLUMNS)):
             column = row_group.column(number)
-            name, found = column.path_in_schema, column.statistics
+            name, recorded = column.path_in_schema, column.statistics
             if "." in name:
                 continue
-            if found is None or not found.has_null_count:
+            if recorded is None or not recorded.has_null_count:
                 no_bounds.add(name)
                 nulls.pop(name, None)
                 continue
             if name not in no_bounds:
-                nulls[name] = nulls.get(name, 0) + found.null_count
-            if found.null_count == row_group.num_rows:
+                nulls[name] = nulls.get(name, 0) + recorded.null_count
+            if recorded.null_count == row_group.num_rows:
                 continue
-            bounds = _bounds(found)
+            bounds = _bounds(recorded)
             if bounds is None:
                 no_bounds.add(name)
             else:
@@ -47,10 +47,10 @@ def statistics(metadata: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _bounds(found: Any) -> tuple[Any, Any] | None:
-    if not found.has_min_max:
+def _bounds(recorded: Any) -> tuple[Any, Any] | None:
+    if not recorded.has_min_max:
         return None
-    low, high = found.min, found.max
+    low, high = recorded.min, recorded.max
     if isinstance(low, str):
         return (low, high) if len(high) <= _STATS_TEXT and len(low) <= _STATS_TEXT else None
     if isinstance(low, bool) or not isinstance(low, int | date):

@@ -82,7 +82,7 @@ class FilesCommit:
     note: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        files = [{"name": one.name, "path": one.path, "rows": one.rows} for one in self.files]
+        files = [{"name": entry.name, "path": entry.path, "rows": entry.rows} for entry in self.files]
         content = {
             "format": _FORMAT,
             "version": self.version,
@@ -101,7 +101,7 @@ class FilesCommit:
             )
         return cls(
             version=content["version"],
-            files=tuple(StagedFile(**one) for one in content["files"]),
+            files=tuple(StagedFile(**entry) for entry in content["files"]),
             removed=tuple(content["removed"]),
             note=content["note"],
         )
@@ -116,8 +116,8 @@ class FilesOutput:
         self._schema: pa.Schema = pa.schema([])
 
     def prepare(self, schema: pa.Schema) -> None:
-        known = of_known_types(schema.empty_table()).schema
-        self._schema = pa.schema([column for column in known if column.name != DELETED])
+        columns = of_known_types(schema.empty_table()).schema
+        self._schema = pa.schema([column for column in columns if column.name != DELETED])
         stored = [column for column in self._schema if column.name not in self._partition_by]
         if not stored:
             raise UserError(f"{self._location.text} needs a column beside those of partition_by")
@@ -135,19 +135,13 @@ class FilesOutput:
     def stage(self, batches: Iterator[pa.RecordBatch], attempt: TaskAttempt) -> StagedRows:
         store, root = self._location.file_system()
         folder = f"{_staged_folder(root, attempt.application)}/{attempt.version:012d}"
-        files = AttemptFiles(
-            store, root, folder, attempt.name, kind=self._kind, partition_by=self._partition_by, suffix="staged"
-        )
-        try:
+        suffix = "staged"  # no pattern of a reader matches it
+        with AttemptFiles(
+            store, root, folder, attempt.name, kind=self._kind, suffix=suffix, partition_by=self._partition_by
+        ) as files:
             for batch in batches:
                 files.write(self._with_partitions(stored_rows(batch, self._schema)))
             closed = files.close()
-        except OSError as problem:
-            files.abandon()
-            raise UserError(f"{self._location.text} was not written: {plain_line(problem)}") from problem
-        except BaseException:
-            files.abandon()
-            raise
         staged = tuple(self._staged(file, attempt, number) for number, file in enumerate(closed))
         return StagedFiles(application=attempt.application, attempt=attempt.name, rows=files.rows, files=staged)
 
@@ -167,7 +161,7 @@ class FilesOutput:
         try:
             if last is not None and last.version >= work.version:
                 return False
-            files = tuple(file for one in staged if isinstance(one, StagedFiles) for file in one.files)
+            files = tuple(file for entry in staged if isinstance(entry, StagedFiles) for file in entry.files)
             removed = self._replaced(work, is_first=last is None)
             commit = FilesCommit(version=work.version, files=files, removed=removed, note=work.note)
             store, root = self._location.file_system()
@@ -225,7 +219,7 @@ def committed_files(path: str) -> list[str]:
                 if _staged_names(store, f"{root}/{HIDDEN}/staged/{name}") & {file.name for file in commit.files}
                 for file in commit.files
             }
-            return [f"{root}/{one}" for one in visible if one not in hidden]
+            return [f"{root}/{entry}" for entry in visible if entry not in hidden]
     raise UserError(f"{path} changed {_LOOKS} times while it was listed: try again")
 
 

@@ -95,8 +95,8 @@ class IcebergOutput:
 
     def prepare(self, schema: pa.Schema) -> None:
         self._rows_schema = schema
-        known = of_known_types(schema.empty_table()).schema
-        self._schema = pa.schema([column for column in known if column.name != DELETED])
+        columns = of_known_types(schema.empty_table()).schema
+        self._schema = pa.schema([column for column in columns if column.name != DELETED])
         missing = [name for name in [*self._partition_by, *self._keys] if name not in self._schema.names]
         if missing:
             raise UserError(f"the Iceberg table {self._name} needs the column {missing[0]!r}, which the rows lack")
@@ -141,7 +141,7 @@ class IcebergOutput:
         rows = bounded_rows(batches, self._rows_schema, self._upsert_bytes, self._name)
         kept, gone = without_deleted(last_of_each(rows, self._keys))
         kept = pa.concat_tables(
-            [stored_rows(one, self._schema) for one in kept.to_batches()] or [self._schema.empty_table()]
+            [stored_rows(part, self._schema) for part in kept.to_batches()] or [self._schema.empty_table()]
         )
         gone_keys = gone.select(self._keys).to_pylist()
 
@@ -157,7 +157,7 @@ class IcebergOutput:
         return StagedRows(application=attempt.application, attempt=attempt.name, rows=rows.num_rows)
 
     def commit(self, staged: Sequence[StagedRows], work: Work) -> bool:
-        files = [file for one in staged if isinstance(one, StagedFiles) for file in one.files]
+        files = [file for part in staged if isinstance(part, StagedFiles) for file in part.files]
         if self._keys:
             last = self.reached(work.application)
             if last is None or last < work.version:
@@ -174,7 +174,7 @@ class IcebergOutput:
                     for file in files:
                         append.append_data_file(file)
 
-        return self._change(work, [one.attempt for one in staged if one.rows], change)
+        return self._change(work, [part.attempt for part in staged if part.rows], change)
 
     def _change(self, work: Work, attempts: Sequence[str], change: Any, rows: int | None = None) -> bool:
         """One commit. When others were faster the table is looked at again: pyiceberg's own retry would not see the marker."""
@@ -290,7 +290,7 @@ def _chunks(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         if table.num_rows:
             kept.append(table)
-        if sum(one.nbytes for one in kept) >= CHUNK_BYTES:
+        if sum(part.nbytes for part in kept) >= CHUNK_BYTES:
             yield pa.concat_tables(kept)
             kept = []
     if kept:
@@ -303,9 +303,6 @@ def _any_of(keys: list[dict[str, Any]]) -> Any:
     equal, null, both, either = (getattr(expressions, name) for name in ("EqualTo", "IsNull", "And", "Or"))
     rows = []
     for row in keys:
-        parts = [
-            EqualTo(Reference(name), value) if value is not None else IsNull(Reference(name))
-            for name, value in row.items()
-        ]
+        parts = [equal(name, value) if value is not None else null(name) for name, value in row.items()]
         rows.append(both(*parts) if len(parts) > 1 else parts[0])
     return either(*rows) if len(rows) > 1 else rows[0]

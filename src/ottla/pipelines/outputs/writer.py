@@ -30,7 +30,7 @@ class TableWriter(DataSourceArrowWriter):
     def __init__(self, output: TableOutput, schema: pa.Schema, work: Work | None) -> None:
         self._output = output
         self._job = uuid.uuid4().hex[:8]
-        self._work = work or Work(application=f"job-{uuid.uuid4().hex}", version=0)
+        self._work = Work(application=f"job-{uuid.uuid4().hex}", version=0) if work is None else work
         output.prepare(schema)
         last = output.reached(self._work.application)
         # A task that merges compares its rows with those of the commit that is there.
@@ -75,13 +75,13 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         staged = _staged(messages)
-        for application in {one.application for one in staged}:  # one, or none if the batch had no task
+        for application in {rows.application for rows in staged}:  # one, or none if the batch had no task
             work = Work(application=application, version=batchId, note={"ottla.batch": str(batchId)})
             self._output.commit(staged, work)
             self._output.sweep(replace(work, version=batchId + 1))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        for application in {one.application for one in _staged(messages)}:
+        for application in {rows.application for rows in _staged(messages)}:
             self._output.sweep(Work(application=application, version=batchId))
 
 
