@@ -109,7 +109,7 @@ class SqlSink:
             self._evolve(cursor, schema)
 
     def _merge(self, schema: pa.Schema) -> Merge:
-        return Merge(table=self._quoted, schema=schema, keys=self._keys if self._mode == "upsert" else ())
+        return Merge(table=self._quoted, schema=schema, keys=self._keys, replaces=self._mode == "upsert")
 
     def _evolve(self, cursor: Any, schema: pa.Schema) -> None:
         """Columns that are new in the rows are added to the table."""
