@@ -67,7 +67,10 @@ def test_whole_batches_once(path):
     assert numbers(path) == [1, 2, 3]
     made = writer("files", 1, path=path, partitionby="word")
     loser, winner = stage(made, batch(4, 5)), stage(made, batch(4, 5))
+    paused = writer("files", 1, path=path, partitionby="word")
+    of_paused = stage(paused, batch(4, 5))
     made.commit([winner])
+    paused.commit([of_paused])
     run("files", 2, path=path, partitionby="word")
     run("files", 3, [batch(6)], [batch(7)], path=path, partitionby="word")
     assert numbers(path) == [1, 2, 3, 4, 5, 6, 7]

@@ -78,8 +78,10 @@ def test_rows_marker_and_losers(lake):
 
 def test_two_drivers_that_commit_one_version(lake, monkeypatch):
     lake.run(0, [batch(1)])
-    one, two = lake.writer(1), lake.writer(1)
-    of_one, of_two = stage(one, batch(2)), stage(two, batch(2))
+    one = lake.writer(1)
+    of_one = stage(one, batch(2))
+    two = lake.writer(1)  # the first is paused, and thought dead
+    of_two = stage(two, batch(2))
     commit = SqlCatalog.commit_table
     between = []
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-REFRESHES = ("start", "batch")
 FILE_FORMATS = ("parquet", "json", "csv")
+REFRESHES = ("start", "batch")
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 

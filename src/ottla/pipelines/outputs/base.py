@@ -77,9 +77,9 @@ class TableOutput(Protocol):
     def commit(self, staged: Sequence[StagedRows], work: Work) -> bool:
         """Makes the staged rows and the marker of the work visible together. False if the version was there already."""
 
-    def sweep(self, work: Work) -> None:
-        """Removes what attempts at this version or the version before staged and no commit named.
+    def sweep(self, work: Work, job: str | None = None) -> None:
+        """Removes what attempts at the last committed version staged and its commit does not name.
 
-        It runs before the tasks of a batch, and after a write that failed: no attempt at this version runs then, except
-        attempts of a driver that is gone.
+        An attempt at a version that is not committed may belong to a driver that still commits: it stays, until some driver
+        has committed that version. Only a write that failed names its `job`, whose attempts at this version go too.
         """

@@ -331,13 +331,14 @@ def folder_name(application: str) -> str:
     return safe if safe == application else f"{safe}-{hashlib.sha256(application.encode()).hexdigest()[:12]}"
 
 
-def remove_files(store: Any, folder: str, *, keep: Sequence[str]) -> None:
-    """All files of a folder but those of some attempts. What cannot be removed now stays invisible."""
+def remove_files(store: Any, folder: str, *, keep: Sequence[str] = (), of_job: str = "") -> None:
+    """The files of a job's attempts, or of all attempts but those to keep. What cannot be removed now stays invisible."""
     from pyarrow.fs import FileSelector
 
     with suppress(OSError):
         for entry in store.get_file_info(FileSelector(folder, allow_not_found=True)):
-            if entry.is_file and entry.base_name.rpartition("-")[0] not in keep:
+            attempt = entry.base_name.rpartition("-")[0]
+            if entry.is_file and attempt not in keep and attempt.endswith(of_job):
                 with suppress(OSError):
                     store.delete_file(entry.path)
 

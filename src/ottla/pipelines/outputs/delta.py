@@ -209,15 +209,14 @@ class DeltaOutput:
             ) from problem
         return True
 
-    def sweep(self, work: Work) -> None:
+    def sweep(self, work: Work, job: str | None = None) -> None:
         store, root = self._location.file_system()
         last = self.reached(work.application)
-        if last is None or last < work.version:
-            remove_files(store, f"{root}/{_batch_folder(work.application, work.version)}", keep=())
-        if last is not None and last <= work.version:
-            kept = self._commit_of(work.application, last).get(ATTEMPTS)
-            if kept is not None:
-                remove_files(store, f"{root}/{_batch_folder(work.application, last)}", keep=str(kept).split())
+        if job is not None and (last is None or last < work.version):
+            remove_files(store, f"{root}/{_batch_folder(work.application, work.version)}", of_job=job)
+        kept = None if last is None else self._commit_of(work.application, last).get(ATTEMPTS)
+        if last is not None and kept is not None:
+            remove_files(store, f"{root}/{_batch_folder(work.application, last)}", keep=str(kept).split())
 
     def _commit_of(self, application: str, version: int) -> Mapping[str, Any]:
         """What the commit of a version noted; empty if it is too far away."""

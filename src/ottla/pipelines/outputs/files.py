@@ -38,6 +38,7 @@ from ottla.pipelines.outputs.data_files import (
     folder_name,
     is_local,
     plain_line,
+    remove_files,
     stored_rows,
     sync_folders,
     sync_path,
@@ -165,6 +166,9 @@ class FilesOutput:
             removed = self._replaced(work, is_first=last is None)
             commit = FilesCommit(version=work.version, files=files, removed=removed, note=work.note)
             store, root = self._location.file_system()
+            names = _staged_names(store, _staged_folder(root, work.application))
+            if any(file.name not in names for file in files):
+                raise UserError(f"staged files of {self._location.text} are gone: run the batch again")
             _write_whole(store, _commit_path(root, work.application), commit.to_json())
             _move(store, root, work.application, commit)
         except OSError as problem:
@@ -180,14 +184,19 @@ class FilesOutput:
         earlier = f"{work.application}-{work.version:012d}.parquet"
         return tuple(path for path in paths if self._overwrite or posixpath.basename(path) == earlier)
 
-    def sweep(self, work: Work) -> None:
-        """The moves of a commit that its driver did not finish, then what nothing named."""
+    def sweep(self, work: Work, job: str | None = None) -> None:
+        """The moves of a commit that its driver did not finish, then what no commit can name any more."""
         store, root = self._location.file_system()
         last = self._last_commit(work.application)
+        staged = _staged_folder(root, work.application)
         try:
             if last is not None:
                 _move(store, root, work.application, last)
-            _remove_staged(store, _staged_folder(root, work.application))
+                for entry in _entries(store, staged):
+                    if not entry.is_file and entry.base_name <= f"{last.version:012d}":
+                        store.delete_dir(entry.path)
+            if job is not None and (last is None or last.version < work.version):
+                remove_files(store, f"{staged}/{work.version:012d}", of_job=job)
         except OSError as problem:
             raise UserError(f"{self._location.text} was not written: {plain_line(problem)}") from problem
 
@@ -287,12 +296,6 @@ def _write_whole(store: Any, path: str, data: bytes) -> None:
     sync_path(fresh)
     os.replace(fresh, path)
     sync_folders(folder, os.path.dirname(folder))
-
-
-def _remove_staged(store: Any, folder: str) -> None:
-    for entry in _entries(store, folder):
-        if not entry.is_file:
-            store.delete_dir(entry.path)
 
 
 def _entries(store: Any, folder: str, *, recursive: bool = False) -> list[Any]:

@@ -203,19 +203,19 @@ class IcebergOutput:
                     return True
         raise UserError(f"the Iceberg table {self._name} was not written: others change it all the time")
 
-    def sweep(self, work: Work) -> None:
+    def sweep(self, work: Work, job: str | None = None) -> None:
         with self._problems("cannot be read"):
             table = self._load(self._catalog())
         if table is None:
             return
         last = _reached(table, work.application)
-        if last is None or last < work.version:
-            self._remove(work.application, work.version, keep=())
+        if job is not None and (last is None or last < work.version):
+            self._remove(work.application, work.version, of_job=job)
         attempts = table.properties.get(f"{ATTEMPTS}{work.application}")
-        if last is not None and last <= work.version and attempts is not None:
+        if last is not None and attempts is not None:
             self._remove(work.application, last, keep=attempts.split())
 
-    def _remove(self, application: str, version: int, *, keep: Sequence[str]) -> None:
+    def _remove(self, application: str, version: int, *, keep: Sequence[str] = (), of_job: str = "") -> None:
         """Folders of attempts, in file systems that can list them; what stays is invisible."""
         from pyarrow.fs import FileSelector
         from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -227,7 +227,8 @@ class IcebergOutput:
             scheme, host, path = PyArrowFileIO.parse_location(folder)
             store = self._io.fs_by_scheme(scheme, host)
             for entry in store.get_file_info(FileSelector(path, allow_not_found=True)):
-                if posixpath.basename(entry.path) not in keep:
+                attempt = posixpath.basename(entry.path)
+                if attempt not in keep and attempt.endswith(of_job):
                     store.delete_dir(entry.path)
 
     def _batch_folder(self, application: str, version: int) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -49,7 +48,7 @@ class TableWriter(DataSourceArrowWriter):
             self._output.commit(_staged(messages), self._work)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the sweep finds more than they name
-        self._output.sweep(self._work)
+        self._output.sweep(self._work, self._job)
 
 
 class TableStreamWriter(DataSourceStreamArrowWriter):
@@ -77,12 +76,12 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         staged = _staged(messages)
         for application in {rows.application for rows in staged}:  # one, or none if the batch had no task
             work = Work(application=application, version=batchId, note={"ottla.batch": str(batchId)})
+            self._output.sweep(work)
             self._output.commit(staged, work)
-            self._output.sweep(replace(work, version=batchId + 1))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         for application in {rows.application for rows in _staged(messages)}:
-            self._output.sweep(Work(application=application, version=batchId))
+            self._output.sweep(Work(application=application, version=batchId), self._job)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
