@@ -27,13 +27,13 @@ from ottla.console.messages.browse import parse_time_ms
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.export import as_csv, as_json_lines
 from ottla.console.messages.filters import Filter, parse_path
-from ottla.console.messages.record import BrowsedRecord, time_text
+from ottla.console.messages.record import SHOWN_HEADERS, BrowsedRecord, from_message, time_text
 from ottla.console.messages.span import Stretch, TopicSpan
 from ottla.console.messages.write import parse_bytes, parse_headers
 from ottla.console.pages import access as access_page
 from ottla.console.pages.overview import concerns
 from ottla.console.registry_client import ConsoleRegistry
-from ottla.console.render import size, span
+from ottla.console.render import render, size, span
 from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import check_password, hash_password
 from tests.console.apart import run_apart
@@ -277,6 +277,29 @@ def test_times_out_of_this_world_are_shown_as_they_are() -> None:
 
 def record(value: bytes | None, key: bytes | None = None) -> BrowsedRecord:
     return BrowsedRecord("t", 0, 1, 1000, "CreateTime", key, value, (("h", b"\xff"),))
+
+
+def test_a_page_shows_the_first_headers_of_a_record() -> None:
+    """A record of 1 MB has half a million headers, and a page of such records was more than 1 GB of HTML."""
+
+    class Message:
+        topic, key, value, error = (lambda _self, got=got: got for got in ("t", b"k", b"v", None))
+        partition = offset = lambda _self: 0
+
+        def timestamp(self) -> tuple[int, int]:
+            return 1, 1000
+
+        def headers(self) -> list[tuple[str, bytes]]:
+            return [(f"name-{number}" + "n" * 5_000, b"x" * 5_000) for number in range(1_000)]
+
+    shown = from_message(Message())
+    assert (len(shown.headers), shown.more_headers) == (SHOWN_HEADERS, 1_000 - SHOWN_HEADERS)
+    part = Decoder(ConsoleRegistry("")).decode(b"x")
+    html = render("message_rows.html", rows=[(shown, part, part)])
+    assert len(html) < 600_000
+    assert "800 more" in html
+    exported = from_message(Message(), None)
+    assert (len(exported.headers), exported.more_headers) == (1_000, 0)
 
 
 def test_csv_never_becomes_a_formula_and_bytes_survive() -> None:

@@ -34,6 +34,7 @@ from ottla.server.cluster.peers import BrokerPeers
 from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.cluster.registration import Registration
 from ottla.server.cluster.replication import Replication
+from ottla.server.early_imports import import_early
 from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
@@ -68,6 +69,7 @@ class BrokerPart:
         self._random = random
         self._timers = LoopTimers(asyncio.get_running_loop())
         self._housekeeping: Housekeeping | None = None
+        self._imports: asyncio.Task[None] | None = None
         self._peers = BrokerPeers(lambda: self._config, quorum.publisher)
         replicas = self._make_replicas()
         replicas.put_off.later = self._timers.call_soon
@@ -208,6 +210,7 @@ class BrokerPart:
         self._housekeeping.start()
         self._replication.start()
         let_in()
+        self._imports = asyncio.ensure_future(import_early())
         if not alone:
             await registration.unfence()
 
@@ -231,6 +234,8 @@ class BrokerPart:
 
     async def leave(self) -> None:
         """Stop all tasks; the logs stay open until `close_logs`."""
+        if self._imports is not None:
+            self._imports.cancel()
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
