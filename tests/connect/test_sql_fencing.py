@@ -11,9 +11,10 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from ottla.connect.sinks.base import Work
+from ottla.connect.sinks.base import DELETED, Work
 from ottla.connect.sinks.sql import SqlSink
 from ottla.connect.sources.sql import read_table
+from ottla.model.user_error import UserError
 from tests.support.sql_databases import query
 
 pytestmark = pytest.mark.timeout(300)
@@ -129,6 +130,21 @@ def test_an_older_version_is_refused_and_changes_nothing(uri, sinks):
     assert not sink.put(pa.table({"id": [500], "name": ["late"]}), Work(application="query", version=6))
     assert sink.reached("query") == 7
     assert read_table(uri, "rows").num_rows == 100
+
+
+def test_insert_mode_with_a_key_creates_the_key_and_deletes(uri, sinks):
+    """As before the rows were copied in bulk: the last row of a key counts, and a stored key is an error."""
+    sink = sinks(insert_mode="insert", pk_fields=["id"])
+    assert sink.put(pa.table({"id": [1, 1, 2], "name": ["a", "A", "b"]}), Work(application="query", version=0))
+    gone = pa.table({"id": [2, 3], "name": [None, "c"], DELETED: [True, False]})
+    assert sink.put(gone, Work(application="query", version=1))
+    with pytest.raises(UserError, match=r"rows was not written: .*(duplicate key|UNIQUE constraint)"):
+        sink.put(pa.table({"id": [3], "name": ["again"]}), Work(application="query", version=2))
+    assert sink.put(pa.table({"id": [4], "name": ["d"], DELETED: pa.nulls(1)}), Work(application="query", version=2)), (
+        "a column of nulls deletes nothing"
+    )
+    assert sorted(read_table(uri, "rows").column("name").to_pylist()) == ["A", "c", "d"]
+    assert sink.reached("query") == 2
 
 
 def test_many_writers_at_once(uri, sinks):

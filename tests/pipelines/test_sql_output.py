@@ -195,7 +195,7 @@ def test_a_table_in_a_schema_and_names_that_need_quotes(postgresql_uri):
     elsewhere = output(postgresql_uri, table=name, keys=("id",), staging_schema="od.d")
     three = elsewhere.stage(batches((3, "c", False), schema=WITH_DELETES), attempt(0))
     assert query(postgresql_uri, f'select count(*) from "od.d"."{three.source}"') == [(1,)]
-    elsewhere.sweep(work(0))
+    elsewhere.sweep(work(0), "job")
     assert query(postgresql_uri, f"select count(*) from pg_class where relname = '{three.source}'") == [(0,)]
 
 
@@ -243,8 +243,12 @@ def test_an_error_of_the_rows_is_that_error(sql_uri):
     sink = output(sql_uri)
     with pytest.raises(ZeroDivisionError, match="in the user's function"):
         sink.stage(broken(), attempt(0))
+    sink.stage(batches((1, "a")), attempt(0, task=1))
+    sink.stage(batches((1, "a")), attempt(0, job="a paused driver"))
     sink.sweep(work(0))
-    assert staged_in(sql_uri) == []
+    assert len(staged_in(sql_uri)) >= 2, "a driver may still commit a version that is not committed"
+    sink.sweep(work(0), "job")
+    assert len(staged_in(sql_uri)) == 1, "a write that failed removes what its own attempts staged"
 
 
 def test_executors_stage_at_once(sql_uri):
@@ -347,8 +351,9 @@ def test_kill_9_between_stage_and_commit_and_in_the_middle_of_a_commit(postgresq
 
     again = output(postgresql_uri)
     again.sweep(work(1))
-    assert staged_in(postgresql_uri) == []
     assert again.commit([again.stage(batches((1, "a"), (2, "b")), attempt(1, job="second"))], work(1))
+    again.sweep(work(2))
+    assert staged_in(postgresql_uri) == []
     assert (rows_of(postgresql_uri), sink.reached("query")) == ([(1, "a"), (2, "b")], 1)
 
 

@@ -21,7 +21,7 @@ from ottla.connect.databases import (
     reason_of,
     transaction,
 )
-from ottla.connect.sinks.base import Work, without_deleted
+from ottla.connect.sinks.base import DELETED, Work
 from ottla.connect.sinks.sql_merge import Merge, staged_rows
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
@@ -72,7 +72,7 @@ class SqlSink:
             with self._transaction() as cursor:
                 if not take_version(cursor, self._dialect, work):
                     return False
-                self._prepare(cursor, without_deleted(rows)[0].schema)
+                self._prepare(cursor, pa.schema([field for field in rows.schema if field.name != DELETED]))
                 self._change(cursor, rows)
         except database_errors() as problem:
             raise UserError(f"the table {self._table} was not written: {reason_of(problem)}") from problem
@@ -109,7 +109,7 @@ class SqlSink:
             self._evolve(cursor, schema)
 
     def _merge(self, schema: pa.Schema) -> Merge:
-        return Merge(table=self._quoted, schema=schema, keys=self._keys if self._mode == "upsert" else ())
+        return Merge(table=self._quoted, schema=schema, keys=self._keys, replaces=self._mode == "upsert")
 
     def _evolve(self, cursor: Any, schema: pa.Schema) -> None:
         """Columns that are new in the rows are added to the table."""

@@ -1,4 +1,4 @@
-"""The statements that bring staged rows into a table: insert, or with keys upsert, where the last row of a key counts.
+"""The statements that bring staged rows into a table: insert or upsert; with keys, the last row of a key counts.
 
 A staging table has the columns of the rows and, with keys, ROW: the position of a row among the rows of its source. A
 table is merged from several staging tables one after the other, so the order of the sources counts, too.
@@ -26,6 +26,8 @@ class Merge:
     schema: pa.Schema
     """That of the rows, DELETED included."""
     keys: tuple[str, ...] = ()
+    replaces: bool = True
+    """A row replaces the stored row of its key. Otherwise such a row is an error of the database."""
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -44,7 +46,8 @@ class Merge:
         listed = ", ".join(map(quoted, names))
         # A column without a type has nulls only, which a staging table stores as text.
         values = ", ".join("null" if pa.types.is_null(field.type) else quoted(field.name) for field in self.columns)
-        gone = f"coalesce({quoted(DELETED)}, false)" if DELETED in self.schema.names else ""
+        deletes = DELETED in self.schema.names and not pa.types.is_null(self.schema.field(DELETED).type)
+        gone = f"coalesce({quoted(DELETED)}, false)" if deletes else ""
         if not self.keys:
             kept = f" where not {gone}" if gone else ""
             return [f"insert into {self.table} ({listed}) select {values} from {source}{kept}"]  # noqa: S608 - quoted names
@@ -53,14 +56,13 @@ class Merge:
             f"(select *, row_number() over (partition by {keys} order by {quoted(ROW)} desc) as __ottla_rank "  # noqa: S608 - quoted names
             f"from {source}) as ranked where __ottla_rank = 1"
         )
-        sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names if name not in self.keys)
-        upsert = (
-            f"insert into {self.table} ({listed}) select {values} from {last}{f' and not {gone}' if gone else ''} "  # noqa: S608 - quoted names
-            f"on conflict ({keys}) do " + (f"update set {sets}" if sets else "nothing")
-        )
+        insert = f"insert into {self.table} ({listed}) select {values} from {last}{f' and not {gone}' if gone else ''}"  # noqa: S608 - quoted names
+        if self.replaces:
+            sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names if name not in self.keys)
+            insert += f" on conflict ({keys}) do " + (f"update set {sets}" if sets else "nothing")
         same = " and ".join(f"ranked.{quoted(key)} = {self.table}.{quoted(key)}" for key in self.keys)
         delete = f"delete from {self.table} where exists (select 1 from {last} and {gone} and {same})"  # noqa: S608 - quoted names
-        return [delete, upsert] if gone else [upsert]
+        return [delete, insert] if gone else [insert]
 
     def run(self, cursor: Any, source: str) -> None:
         for statement in self.statements(source):

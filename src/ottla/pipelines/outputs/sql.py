@@ -79,7 +79,7 @@ class SqlOutput:
                 take_version(cursor, dialect, Work(application=word, version=0))
                 self._merge.create(cursor, dialect)
                 if dialect.staging_tables:
-                    name = _staging_name(self._prefix(word), 0, word)
+                    name = _staging_name(self._prefix(word), 0, word, word)
                     self._create_staging(cursor, dialect, name, staged)
                     self._merge.run(cursor, self._quoted_staging(name))
                 else:
@@ -96,7 +96,7 @@ class SqlOutput:
         staged = SqlStaged(application=attempt.application, attempt=attempt.name, rows=0, task=attempt.task, source="")
         if first is None:
             return staged
-        name = _staging_name(self._prefix(attempt.application), attempt.version, attempt.name)
+        name = _staging_name(self._prefix(attempt.application), attempt.version, attempt.job, attempt.name)
         rows = _Rows(first, batches, dialect_of(self.uri), self.keys)
         try:
             if rows.dialect.staging_tables:
@@ -140,17 +140,25 @@ class SqlOutput:
             _remove([rows.source for rows in sources])
         return True
 
-    def sweep(self, work: Work, job: str | None = None) -> None:  # noqa: ARG002 - a commit without its tables fails
-        prefix = self._prefix(work.application)
+    def sweep(self, work: Work, job: str | None = None) -> None:
         dialect = dialect_of(self.uri)
+        committed = self.reached(work.application)
+
+        def is_done(name: str) -> bool:
+            version, name_job = _parts(name, self._prefix(work.application))
+            if committed is not None and version <= committed:
+                return True
+            return job is not None and (version, name_job) == (work.version, _hash(job, 8))
+
+        prefix = self._prefix(work.application)
         if not dialect.staging_tables:
             names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
-            _remove([os.path.join(self._folder, name) for name in names if _is_past(name, prefix, work.version)])
+            _remove([os.path.join(self._folder, name) for name in names if name.startswith(prefix) and is_done(name)])
             return
         with self._connected("cannot be swept") as (connection, dialect):
             with transaction(connection, dialect) as cursor:
                 cursor.execute(dialect.staging_tables, (self._staging_schema, prefix))
-                names = [row[0] for row in cursor.fetchall() if _is_past(row[0], prefix, work.version)]
+                names = [row[0] for row in cursor.fetchall() if is_done(row[0])]
             for start in range(0, len(names), MOST_DROPPED):
                 with transaction(connection, dialect) as cursor:
                     self._drop(cursor, names[start : start + MOST_DROPPED])
@@ -309,14 +317,14 @@ def _hash(text: str, digits: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
-def _staging_name(prefix: str, version: int, attempt: str) -> str:
-    """At most 55 bytes. The attempt's name has no bound, so it is a hash, too; the version is there to be read again."""
-    return f"{prefix}{version}_{_hash(attempt, 16)}"
+def _staging_name(prefix: str, version: int, job: str, attempt: str) -> str:
+    """At most 60 bytes. Names of jobs and attempts have no bound, so they are hashes; a sweep reads version and job."""
+    return f"{prefix}{version}_{_hash(job, 8)}_{_hash(attempt, 12)}"
 
 
-def _is_past(name: str, prefix: str, version: int) -> bool:
-    staged = name.removeprefix(prefix).split("_")[0] if name.startswith(prefix) else ""
-    return staged.isdigit() and int(staged) <= version
+def _parts(name: str, prefix: str) -> tuple[int, str]:
+    version, job, _ = name.removeprefix(prefix).split("_")
+    return int(version), job
 
 
 def _remove(paths: Sequence[str]) -> None:
