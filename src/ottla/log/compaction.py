@@ -49,8 +49,6 @@ class CleanerStats(NamedTuple):
     """The log is clean below here: the next pass starts with it."""
     keys: int
     bytes_read: int
-    bytes_written: int
-    map_full: bool
 
 
 class Moved:
@@ -113,7 +111,7 @@ def run(steps: Generator[BlockingSync | None, None, CleanerStats]) -> CleanerSta
 
 class _Compaction:
     __slots__ = (
-        "_bytes_read", "_bytes_written", "_full", "_log", "_map", "_moved", "_output", "_pace", "_time_ms", "_upper",
+        "_bytes_read", "_full", "_log", "_map", "_moved", "_output", "_pace", "_time_ms", "_upper",
     )  # fmt: skip
 
     def __init__(self, log: PartitionLog, upper: Offset, clock: Clock, memory_bytes: int, moved: Moved) -> None:
@@ -126,13 +124,10 @@ class _Compaction:
         self._full = False
         self._output: CleanedSegment | None = None
         self._bytes_read = 0
-        self._bytes_written = 0
 
     def stats(self) -> CleanerStats:
         offset_map = self._map
-        return CleanerStats(
-            offset_map.latest_offset + 1, len(offset_map), self._bytes_read, self._bytes_written, self._full
-        )
+        return CleanerStats(offset_map.latest_offset + 1, len(offset_map), self._bytes_read)
 
     def discard_output(self) -> None:
         if self._output is not None:
@@ -220,7 +215,6 @@ class _Compaction:
             sync()
         self._check_not_moved()
         check_present(self._log, group, generation)
-        self._bytes_written += output.segment.size
         self._output = None  # from here on it is the log's
         self._log.replace_segments([output.segment], group, self._time_ms)
         yield None

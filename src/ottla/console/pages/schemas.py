@@ -18,7 +18,6 @@ from ottla.security.grants import SUBJECT
 
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
-_MOST_CONTEXT = 10_000
 
 
 async def show(request: Request) -> Response:
