@@ -436,10 +436,10 @@ class TestTransactions:
         with pytest.raises(KafkaError) as refused:
             log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW)
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
-        guard = log.producers.start_verification(1, 0, 0, NOW)
-        assert guard is not None
-        assert log.producers.start_verification(1, 3, 0, NOW) is guard
-        log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
+        verification_guard = log.producers.start_verification(1, 0, 0, NOW)
+        assert verification_guard is not None
+        assert log.producers.start_verification(1, 3, 0, NOW) is verification_guard
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW, verification_guard=verification_guard)
         assert log.producers.start_verification(1, 1, 0, NOW) is None
 
 

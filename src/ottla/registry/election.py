@@ -62,7 +62,7 @@ class WriterElection:
                 message = consumer.poll(0.2)
                 error = message.error() if message is not None else None
                 if error is not None:
-                    log.debug("election.troubled", reason=error.str())
+                    log.debug("election.failed", reason=error.str())
         finally:
             consumer.close()
 
@@ -74,7 +74,7 @@ def writer_id(settings: RegistrySettings) -> str | None:
         described = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.timeout_s)
         group = described[settings.group_id].result(settings.timeout_s)
     except KafkaException as error:
-        log.debug("election.unknown", reason=str(error))
+        log.debug("election.not_read", reason=str(error))
         return None
     for member in group.members:
         if member.assignment is not None and member.assignment.topic_partitions:

@@ -128,7 +128,7 @@ class TopicReader:
             elif error.code() == LocalError.PARTITION_EOF:
                 end = message.offset()
             else:
-                log.warning("topic.unread", reason=error.str())
+                log.warning("topic.not_read", reason=error.str())
         if messages or end is not None:
             self._on_messages(messages, end)
 
