@@ -53,7 +53,8 @@ _FEW_PARTITIONS = 256
 
 def is_large(context: RequestContext[DataPlane], request: FetchRequest) -> bool:
     """A request of a few bytes may ask for all partitions of its session."""
-    return context.broker.fetch_sessions.size(request.session_id) > _FEW_PARTITIONS
+    session_id = request.session_id
+    return session_id != 0 and context.broker.fetch_sessions.size(session_id) > _FEW_PARTITIONS
 
 
 def handle(context: RequestContext[DataPlane], request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
@@ -127,7 +128,7 @@ class Fetch:
             data = self._read_partition(key, requested, left)
             self.answers.append((key, data))
             size = len(data.records) if data.records else 0
-            if size and type(data.records) is bytes:
+            if size >= _BYTES_OF_AN_ELEMENT and type(data.records) is bytes:
                 charge(size // _BYTES_OF_AN_ELEMENT)
             self.bytes_read += size
             left = left - size if left > size else 0
