@@ -99,3 +99,11 @@ def include_pattern(text: str) -> re.Pattern[str]:
 def java_list(items: Iterable[object]) -> str:
     """As Java prints a List: [1, 2]."""
     return "[" + ", ".join(map(str, items)) + "]"
+
+
+def command_properties_or_usage(options: Options) -> dict[str, str]:
+    """Prints the help and the reason if Java's parser would refuse the file."""
+    try:
+        return command_properties(options)
+    except ValueError as reason:
+        options.usage(str(reason))
