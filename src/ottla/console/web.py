@@ -54,7 +54,7 @@ def page_response(request: Request, template: str, here: str, *, status: int = 2
 
 
 def error_response(request: Request, error: ConsoleError) -> Response:
-    title = _TITLES.get(error.status, "Something is wrong")
+    title = _TITLES.get(error.status, "Error")
     return page_response(request, "error.html", "", status=error.status, title=title, message=error.message)
 
 

@@ -6,6 +6,7 @@ leader is silent first sends a pre-vote: a replica that was cut off must not for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ottla.env.logging import get_logger
