@@ -327,8 +327,7 @@ class LogStore:
 
         Before their folders go or are put aside: after a crash in between they are found again.
         """
-        folders = None if of is None else {name for partition in of for name in self._folders(partition)}
-        self._keys.destroy(topic, folders)
+        self._keys.destroy(topic, None if of is None else {name for tp in of for name in self._folders(tp)})
 
     def keyed_topics(self) -> set[str]:
         """Topics that have keys in some directory."""
