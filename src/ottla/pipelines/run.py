@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.pins import folder_of
 from ottla.pipelines.pipeline import Pipeline, Step
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.topics import ensure_topics
@@ -121,20 +122,10 @@ class PipelineRun:
     def _prepare(self, step: Step, *, once: bool) -> list[Running]:
         queries: list[Running] = []
 
-        def declare() -> Any:
-            inputs = {name: build.input_frame(self._spark, port, self.settings) for name, port in step.reads.items()}
-            return step.function(**inputs)
-
-        result = _patiently(step, declare)
-        branches: Mapping[str, DataFrame] = result if isinstance(result, Mapping) else {"": result}
-        if set(branches) != set(step.writes):
-            raise StepFailed(
-                step.name, f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}"
-            )
-        for branch, frame in branches.items():
+        for branch, frame in self._frames(step).items():
             if not isinstance(frame, DataFrame):
                 raise StepFailed(step.name, f"the function gives a {type(frame).__name__}, not a DataFrame")
-            name = f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+            name = self._query_name(step, branch)
             writer = _patiently(
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
@@ -144,6 +135,37 @@ class PipelineRun:
             if isinstance(port, Topic) and port.dead_letter:
                 queries.append(self._dead_letters(step, name, port, once=once))
         return queries
+
+    def _query_name(self, step: Step, branch: str) -> str:
+        return f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+
+    def _frames(self, step: Step) -> dict[str, DataFrame]:
+        """What the step writes, by output. A global table is pinned by the checkpoint of its query, and each output is a
+        query: the function is called for each output then."""
+        pinned = any(isinstance(port, TopicTable) and not port.changes for port in step.reads.values())
+        first = self._declared(step, next(iter(step.writes)))
+        if not pinned:
+            return first
+        return {branch: self._declared(step, branch)[branch] if number else first[branch]
+                for number, branch in enumerate(step.writes)}  # fmt: skip
+
+    def _declared(self, step: Step, branch: str) -> dict[str, DataFrame]:
+        checkpoint = os.path.join(self.settings.checkpoints, self._query_name(step, branch))
+
+        def declare() -> Any:
+            inputs = {
+                name: build.input_frame(self._spark, port, self.settings, folder_of(checkpoint, name))
+                for name, port in step.reads.items()
+            }
+            return step.function(**inputs)
+
+        result = _patiently(step, declare)
+        branches: dict[str, DataFrame] = dict(result) if isinstance(result, Mapping) else {"": result}
+        if set(branches) != set(step.writes):
+            raise StepFailed(
+                step.name, f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}"
+            )
+        return branches
 
     def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
         frame = _patiently(step, lambda: build.dead_letters(build.decoded_topic(self._spark, port, self.settings)))
