@@ -78,7 +78,9 @@ def test_two_tables_by_a_foreign_key(how):
         rows = []
         for batch in batches:
             left = [Row(**as_row(one).asDict(), row_key=one.refers_to) for one in batch if one.side == 0]
-            right = [Row(**{**as_row(one).asDict(), "side": 0}, row_key=None, leaves=False) for one in batch if one.side]
+            right = [
+                Row(**{**as_row(one).asDict(), "side": 0}, row_key=None, leaves=False) for one in batch if one.side
+            ]
             rows += stages[2].batch(stages[1].batch([*stages[0].batch(left), *right]))
         assert by_key(rows) == table_model.foreign_key(records, how=how), seed
 
