@@ -41,6 +41,7 @@ _PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.uti
 share the Python function of a data source. Spark changes the environment variables of that function for one query while
 the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
 """
+_OTHER_QUERY = ("sources in the checkpoint offsets", "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
 
 
 class StepFailed(UserError):
@@ -351,6 +352,11 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
+    if any(words in text for words in _OTHER_QUERY):
+        return (
+            "the step has other inputs, joins or aggregates than its checkpoint: run it as it was, or create new outputs "
+            "with `ottla pipeline backfill`"
+        )
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
 
