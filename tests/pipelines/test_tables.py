@@ -6,12 +6,13 @@ import json
 import random
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from ottla.model.user_error import UserError
-from ottla.pipelines import Pipeline, changes_of, join, join_tables, table_of, topic
+from ottla.pipelines import Pipeline, build, changes_of, join, join_tables, table_of, topic
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.run import PipelineRun
+from ottla.pipelines.run import PipelineRun, StepFailed
 from tests.pipelines import table_model
 from tests.pipelines.table_model import Record
 from tests.pipelines.test_recorded import forget_last_commits
@@ -200,3 +201,72 @@ def test_a_join_that_cannot_be_is_one_sentence(spark):
         join(stream.drop("n"), table, on="id")
     with pytest.raises(UserError, match="how='outer' is no kind of this join: use inner or left"):
         join(stream, table, on="id", how="outer")
+
+
+def test_a_failure_between_the_state_and_the_output(spark, topics, names, settings, tmp_path):
+    """The tasks of a batch have written their state, then the driver dies: the batch runs again on the state before it."""
+    reads = next(iter(clicks_with_users(names).steps)).reads
+    send(topics, names["users"], [(10, "ada", user("ada", "cz")), (10, "eve", user("eve", "uk"))])
+    send(topics, names["clicks"], [(20, None, {"user": who, "page": who}) for who in ("ada", "eve")])
+    outputs: dict[int, list[tuple[str, str]]] = {}
+    failing = {1}
+
+    def write(frame, batch):
+        rows = sorted((row.page, row.country) for row in frame.collect())
+        if batch in failing:
+            failing.remove(batch)
+            raise ConnectionError(f"the driver dies in batch {batch}")
+        outputs[batch] = rows
+
+    def run():
+        inputs = {name: build.input_frame(spark, port, settings) for name, port in reads.items()}
+        rows = join(inputs["clicks"], inputs["users"], on="user", emit_on_table_change=True)
+        writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "one"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    send(topics, names["users"], [(30, "ada", user("ada", "at")), (50, "ada", user("ada", "de")), (40, "eve", None)])
+    send(
+        topics,
+        names["clicks"],
+        [(40, None, {"user": "ada", "page": "second"}), (50, None, {"user": "eve", "page": "x"})],
+    )
+    with pytest.raises(StreamingQueryException, match="the driver dies in batch 1"):
+        run()
+    send(topics, names["users"], [(60, "eve", user("eve", "fr"))])
+    run()
+    assert outputs == {
+        0: [("ada", "cz"), ("eve", "uk")],
+        1: [("ada", "at"), ("second", "at"), ("second", "de")],
+        2: [("x", "fr")],
+    }
+
+
+def test_a_window_behind_a_join_and_a_step_that_changed_its_inputs(spark, topics, committed, names, settings):
+    pipeline = Pipeline("clicks")
+    clicks = topic(names["clicks"], value="json", schema=CLICK)
+    users = topic(names["users"], value="json", schema=USER)
+
+    @pipeline.step(
+        reads={"clicks": clicks, "users": changes_of(users)}, writes=topic(names["seen"], value="json", key="country")
+    )
+    def seen(clicks, users):
+        rows = join(clicks, users, on="user").withWatermark("_timestamp", "1 second")
+        counted = rows.groupBy(F.window("_timestamp", "1 minute"), "country").count()
+        return counted.selectExpr("country", "country as page", "count")
+
+    send(topics, names["users"], [(1, "ada", user("ada", "cz"))])
+    send(topics, names["clicks"], [(at, None, {"user": "ada", "page": "p"}) for at in (2, 3, 600_000)])
+    PipelineRun(spark, pipeline, settings).once()
+    assert [json.loads(row["value"]) for row in committed(names["seen"])] == [
+        {"country": "cz", "page": "cz", "count": 2}
+    ]
+    changed = Pipeline("clicks")
+
+    def without_users(clicks):
+        return clicks.selectExpr("user as country")
+
+    without_users.__name__ = "seen"
+    changed.step(reads={"clicks": clicks}, writes=topic(names["seen"], value="json", key="country"))(without_users)
+    with pytest.raises(StepFailed, match="has other inputs, joins or aggregates than its checkpoint: run it as it was"):
+        PipelineRun(spark, changed, settings).once()
