@@ -71,7 +71,7 @@ def test_two_tables(how):
 def test_two_tables_by_a_foreign_key(how):
     for seed, records, batches in histories():
         stages = [
-            Stage(keyed_state.Subscriptions()),
+            Stage(keyed_state.ForeignReferences()),
             Stage(keyed_state.ForeignRows(keep_left=how == "left")),
             Stage(keyed_state.InRowOrder()),
         ]

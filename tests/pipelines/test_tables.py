@@ -41,12 +41,21 @@ def clicks_with_users(names, how="left"):
 
 def send(topics, name, rows):
     """Rows of (time, key, value)."""
-    encode = lambda value: json.dumps(value).encode() if isinstance(value, dict) else value  # noqa: E731
-    topics.send(name, [(key and key.encode(), encode(value), START_MS + at) for at, key, value in rows])
+    topics.send(
+        name,
+        [
+            (key and key.encode(), json.dumps(value) if isinstance(value, dict) else value, START_MS + at)
+            for at, key, value in rows
+        ],
+    )
 
 
 def user(name, country):
     return {"name": name, "country": country}
+
+
+def click(at, who, page):
+    return at, None, {"user": who, "page": page}
 
 
 def seen(committed, name):
@@ -66,7 +75,6 @@ def settings(topics, tmp_path):
 def test_a_click_meets_the_row_of_its_time_and_a_repeated_batch_gives_the_same(
     spark, topics, committed, names, settings, tmp_path
 ):
-    click = lambda at, who, page: (at, None, {"user": who, "page": page})  # noqa: E731
     send(topics, names["users"], [(10, "ada", user("ada", "cz")), (30, "ada", user("ada", "at")), (50, "ada", None),
                                   (10, "eve", user("eve", "uk")), (30, "eve", b"{broken")])  # fmt: skip
     send(topics, names["clicks"], [click(5, "ada", "a"), click(20, "ada", "b"), click(30, "ada", "c"), click(60, "ada", "d"),

@@ -40,7 +40,9 @@ def inputs(spark):
         )
         for some in rows
     ]
-    return frames, [pd.DataFrame(some).assign(at=lambda one: pd.to_datetime(one["at"], utc=True)) for some in rows]
+    return frames, [
+        pd.DataFrame(some).assign(at=lambda one: pd.to_datetime(one["at"], utc=True, format="ISO8601")) for some in rows
+    ]
 
 
 def rows_of(frame):
@@ -84,7 +86,7 @@ def test_joins(spark, steps, inputs):
     users = spark.createDataFrame(USERS, "_key string, name string, country string, _deleted boolean")
     users = users.withColumn("_timestamp", F.timestamp_seconds(F.lit(10)))
     countries = spark.createDataFrame([("at", "at", "Vienna")], "_key string, country string, capital string")
-    countries = countries.withColumn("_timestamp", F.timestamp_seconds(F.lit(20)))
+    countries = countries.withColumn("_timestamp", F.timestamp_seconds(F.lit(5)))
     country = {"ada": "at", "eve": "xx"}
     expected = Counter((row.id, row.user, country.get(row.user)) for row in first.itertuples())
     assert rows_of(steps["placed"](events, users)) == expected

@@ -103,7 +103,7 @@ def _by_foreign_key(
     left: DataFrame, right: DataFrame, names: tuple[list[str], list[str]], foreign: list[str], *, keep_left: bool
 ) -> DataFrame:
     rows = _table_side(left, keyed_state.LEFT, names[0], _key_of(foreign))
-    references = _with_state(rows, keyed_state.Subscriptions(), keyed_state.SUBSCRIPTION)
+    references = _with_state(rows, keyed_state.ForeignReferences(), keyed_state.SUBSCRIPTION)
     table = _table_side(right, keyed_state.TABLE, names[1]).withColumns(
         {"row_key": F.lit(None).cast("string"), "leaves": F.lit(False)}
     )

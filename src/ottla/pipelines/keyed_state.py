@@ -6,6 +6,7 @@ null text is a deletion. Nothing here knows columns; joins.py packs and unpacks.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ _PAYLOAD = "payload string"
 _DATED = "payload string, at long"
 
 
-class Change(NamedTuple):
+class TableChange(NamedTuple):
     """A row of one side. Its order within a batch is that of these fields."""
 
     at: int
@@ -34,17 +35,17 @@ class Change(NamedTuple):
     leaves: bool = False
 
 
-def in_order(rows: Iterable[Any], line: Callable[[Any], Any] = lambda row: (row.side, row.part)) -> list[Change]:
+def in_order(rows: Iterable[Any], line: Callable[[Any], Any] = lambda row: (row.side, row.part)) -> list[TableChange]:
     """Rows by timestamp. At one timestamp side 0 comes first, so a table's row is there for a stream's row.
 
-    Rows of one line (a side's partition) keep the order of their offsets also where timestamps go back: the newest row
-    of a table is the last of its log, as for compaction.
+    Rows of one line (a side's partition) keep the order of their offsets where timestamps go back. The newest row of a
+    table is therefore the last of its log, as for compaction.
     """
     newest: dict[Any, int] = {}
     changes = []
     for row in sorted(rows, key=lambda row: (row.side, row.part, row.offset, row.payload or "")):
         at = newest[line(row)] = max(row.at, newest.get(line(row), row.at))
-        changes.append(Change(at, row.side, row.offset, row.part, row.payload, *row[6:]))
+        changes.append(TableChange(at, row.side, row.offset, row.part, row.payload, *row[6:]))
     return sorted(changes, key=lambda change: change[:4])  # sorted is stable: equal rows stay in the order above
 
 
@@ -78,8 +79,9 @@ class _Processor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's names
         return iter(self.results(key[0], rows))
 
+    @abstractmethod
     def results(self, key: str | None, rows: Iterable[Any]) -> list[Row]:
-        raise NotImplementedError
+        """What the rows of one key give, and their effect on the state."""
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -145,7 +147,7 @@ class TableTableJoin(_Processor):
         return bool((left or self._keep_right) and (right or self._keep_left) and (left or right))
 
 
-def result_row(key: str | None, change: Change, left: str | None, right: str | None, at: int | None = None) -> Row:
+def result_row(key: str | None, change: TableChange, left: str | None, right: str | None, at: int | None = None) -> Row:
     return Row(
         key=key,
         left=left,
@@ -158,7 +160,7 @@ def result_row(key: str | None, change: Change, left: str | None, right: str | N
     )
 
 
-class Subscriptions(_Processor):
+class ForeignReferences(_Processor):
     """First stage of a foreign-key join, by the left table's key: which right key each left row refers to.
 
     A row that refers to another key than before leaves the old key and goes to the new key.
@@ -168,22 +170,22 @@ class Subscriptions(_Processor):
         self._foreign = handle.getValueState("foreign", "key string")
 
     def results(self, key: str | None, rows: Iterable[Any]) -> list[Row]:
-        known = Kept(self._foreign)
+        reference = Kept(self._foreign)
         results: list[Row] = []
         for change in in_order(rows):
-            before = known.get()
+            before = reference.get()
             after = None if change.payload is None else (change.row_key,)
             if before is not None and before != after:
                 # The new key reports the row; the old key reports only that a row is gone for good.
                 results.append(_subscription(before[0], key, change._replace(payload=None), leaves=after is not None))
             if after is not None:
                 results.append(_subscription(after[0], key, change, leaves=False))
-            known.put(after)
-        known.store()
+            reference.put(after)
+        reference.store()
         return results
 
 
-def _subscription(foreign: str | None, key: str | None, change: Change, *, leaves: bool) -> Row:
+def _subscription(foreign: str | None, key: str | None, change: TableChange, *, leaves: bool) -> Row:
     return Row(
         key=foreign,
         side=STREAM,
@@ -225,7 +227,7 @@ class ForeignRows(_Processor):
         table.store()
         return results
 
-    def _result(self, row_key: str | None, change: Change, payload: str | None, table: Kept) -> Row:
+    def _result(self, row_key: str | None, change: TableChange, payload: str | None, table: Kept) -> Row:
         right = table.get()
         gone = payload is None or (right is None and not self._keep_left)
         return result_row(row_key, change, None if gone else payload, None if gone or right is None else right[0])
@@ -247,7 +249,7 @@ class InRowOrder(_Processor):
                 shown.put(None)
             else:
                 continue
-            change = Change(row.at, row.side, row.offset, row.part, None)
+            change = TableChange(row.at, row.side, row.offset, row.part, None)
             results.append(result_row(key, change, row.left, row.right))
         shown.store()
         return results

@@ -51,10 +51,10 @@ def app(state: str) -> Starlette:
 
         path, keys = await run_in_threadpool(_view, state, request)
         limit = int(request.query_params.get("limit", PAGE_ROWS))
-        found = await run_in_threadpool(page, path, keys, limit=limit, after=request.query_params.get("after"))
-        if found["next"]:
-            found["next"] = f"{request.url.path}?{urlencode({'limit': limit, 'after': found['next']})}"
-        return _json(found)
+        answer = await run_in_threadpool(page, path, keys, limit=limit, after=request.query_params.get("after"))
+        if answer["next"]:
+            answer["next"] = f"{request.url.path}?{urlencode({'limit': limit, 'after': answer['next']})}"
+        return _json(answer)
 
     async def view_row(request: Request) -> Response:
         from ottla.pipelines.view_reads import RowMissing, row

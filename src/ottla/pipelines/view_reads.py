@@ -40,12 +40,12 @@ def page(path: str, keys: Sequence[str], *, limit: int = PAGE_ROWS, after: str |
     where = "" if last is None else f"where {_behind(names, last)}"
     key_texts = ", ".join(f"cast({name} as string) as __key_{number}" for number, name in enumerate(names))
     order = ", ".join(names)
-    rows = _asked(table, f"select {key_texts}, * from view {where} order by {order} limit {limit + 1}")  # noqa: S608 - quoted
+    rows = _queried(table, f"select {key_texts}, * from view {where} order by {order} limit {limit + 1}")  # noqa: S608 - quoted
     is_last = len(rows) <= limit
     marks = [[row.pop(f"__key_{number}") for number in range(len(keys))] for row in rows[:limit]]
     return {
         "rows": rows[:limit],
-        "total": _asked(table, "select count(*) as n from view")[0]["n"],
+        "total": _queried(table, "select count(*) as n from view")[0]["n"],
         "next": None if is_last else _token(table.version(), marks[-1]),
         "true_at": _true_at(table),
     }
@@ -60,7 +60,7 @@ def row(path: str, keys: Sequence[str], key: str) -> dict[str, Any]:
         raise UserError(f"{key!r} is no key of this view: give a JSON object with {', '.join(keys)}") from None
     table = _opened(path, None)
     same = " and ".join(f"{_quoted(name)} = {_literal(text)}" for name, text in zip(keys, texts, strict=True))
-    rows = _asked(table, f"select * from view where {same}")  # noqa: S608 - quoted
+    rows = _queried(table, f"select * from view where {same}")  # noqa: S608 - quoted
     if not rows:
         raise RowMissing(key, _true_at(table))
     return {"row": rows[0], "true_at": _true_at(table)}
@@ -79,7 +79,7 @@ def _opened(path: str, version: int | None) -> DeltaTable:
         raise UserError(f"the view's version {version} is gone, list it again from its first page: {problem}") from None
 
 
-def _asked(table: DeltaTable, query: str) -> list[dict[str, Any]]:
+def _queried(table: DeltaTable, query: str) -> list[dict[str, Any]]:
     from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
 
