@@ -99,7 +99,7 @@ def test_a_reader_that_skips_stands_where_the_walk_stood() -> None:
     with pytest.raises(AvroError):
         decoder.read(hidden)
     good = long(-1) + long(2) + b"\x02x" + b"\0" + b"\x02\x02\0"
-    assert decoder.read(good) == {"n": {"n": {"n": None}}}
+    assert decoder.read(good)["n"] == {"n": {"n": None}}
 
 
 @pytest.mark.parametrize("depth", [1, MAX_DEPTH - 1])

@@ -29,8 +29,6 @@ from ottla.pipelines.topic_tables import newest_rows
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-ERROR_HEADERS = ("topic", "partition", "offset", "stage", "class.name", "exception.class.name", "exception.message")
-"""Kafka Connect's names, each under `__connect.errors.`."""
 _META = ("topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -88,6 +86,11 @@ def _topic_table(spark: SparkSession, port: TopicTable, settings: RunSettings, p
 
 def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
     """The records with `value` decoded and `error`."""
+    return decoded(topic_records(spark, port, settings, streaming=streaming), port.value, f"{port.name}-value")
+
+
+def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
+    """The records with the value also as `raw`."""
     options = {
         "subscribe": port.name,
         "startingOffsets": port.starting,
@@ -106,8 +109,7 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     if not streaming:
         options["startingOffsets"] = "earliest"
     reader = spark.readStream if streaming else spark.read
-    raw = reader.format(settings.source_format).options(**options).load()
-    return decoded(raw.withColumn("raw", F.col("value")), port.value, f"{port.name}-value")
+    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
 
 
 def _starting(starting: Mapping[str, str], topic: str) -> dict[str, str]:
@@ -138,30 +140,6 @@ def _without_bad(frame: DataFrame) -> DataFrame:
         "", F.lit("bad record: "), "topic", F.lit("-"), "partition", F.lit(" offset "), "offset", F.lit(": "), "error"
     )
     return frame.where(F.when(F.col("error").isNotNull(), F.raise_error(where).cast("boolean")).otherwise(F.lit(True)))
-
-
-def dead_letters(frame: DataFrame) -> DataFrame:
-    """What goes to a dead-letter topic: the record as it came, with Kafka Connect's error headers."""
-    facts = {
-        "topic": F.col("topic"),
-        "partition": F.col("partition").cast("string"),
-        "offset": F.col("offset").cast("string"),
-        "stage": F.lit("VALUE_CONVERTER"),
-        "class.name": F.lit("ottla.pipelines.codecs"),
-        "exception.class.name": F.lit("DataException"),
-        "exception.message": F.col("error"),
-    }
-    added = F.array(
-        *[
-            F.struct(F.lit(f"__connect.errors.{name}").alias("key"), facts[name].cast("binary").alias("value"))
-            for name in ERROR_HEADERS
-        ]
-    )
-    return frame.where("error is not null").select(
-        "key",
-        F.col("raw").alias("value"),
-        F.when(F.col("headers").isNull(), added).otherwise(F.concat("headers", added)).alias("headers"),
-    )
 
 
 def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
@@ -298,6 +276,16 @@ def _query_id(checkpoint: str) -> str:
             return str(json.load(file)["id"])
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"the checkpoint {checkpoint} does not name its query: {problem}") from problem
+
+
+def checkpoint_position(checkpoint: str) -> int:
+    """The sum of the offsets that the checkpoint's newest batch reached: says which of two is further."""
+    try:
+        batches = [int(name) for name in os.listdir(os.path.join(checkpoint, "offsets")) if name.isdigit()]
+    except OSError:
+        return -1
+    reached = json.loads(_offsets(checkpoint, max(batches))) if batches else {}
+    return sum(int(offset) for parts in reached.values() for offset in parts.values())
 
 
 def _offsets(checkpoint: str, batch_id: int) -> str:

@@ -1,6 +1,6 @@
 """Running a pipeline: once over what is there, continuously under supervision, or as a backfill beside the old output.
 
-One streaming query per output and one per dead-letter topic. A query that fails is started again from its checkpoint
+One streaming query per output, and one per topic with dead letters. A query that fails is started again from its checkpoint
 with a growing pause. After MAX_RESTARTS failures in a row the pipeline stops and reports the step, record and function
 that failed. A checkpoint belongs to one process at a time.
 """
@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over
 from ottla.pipelines.pins import folder_of
 from ottla.pipelines.pipeline import Pipeline, Step
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
@@ -132,10 +133,8 @@ class PipelineRun:
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
             queries.append(Running(name=name, step=step, start=_starter(step, writer)))
-        for name, port in step.reads.items():
-            if isinstance(port, Topic) and port.dead_letter:
-                queries.append(self._dead_letters(step, name, port, once=once))
-        return queries
+        letters = [query for query in letter_queries(self.steps) if query.step is step]
+        return queries + [self._dead_letters(query, once=once) for query in letters]
 
     def _query_name(self, step: Step, branch: str) -> str:
         return f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
@@ -168,19 +167,24 @@ class PipelineRun:
             )
         return branches
 
-    def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
-        frame = _patiently(step, lambda: build.dead_letters(build.decoded_topic(self._spark, port, self.settings)))
-        query = f"{self.pipeline.name}/{step.name}.{name}.dead-letters"
-        letters = (
-            frame.writeStream.format(self.settings.source_format)
-            .options(**self.settings.client_options(), topic=port.dead_letter or "")
-            .queryName(query.replace("/", "."))
-            .option("checkpointLocation", os.path.join(self.settings.checkpoints, query))
+    def _dead_letters(self, query: LetterQuery, *, once: bool) -> Running:
+        settings = replace(self.settings, starting={}) if query.whole else self.settings
+        folder = os.path.join(settings.checkpoints, self.pipeline.name)
+        take_over(folder, query, build.checkpoint_position)
+        name = f"{self.pipeline.name}/{query.name}"
+        frame = _patiently(
+            query.step, lambda: dead_letters(build.topic_records(self._spark, query.topic, settings), query)
         )
-        if self.settings.source_format == "ottla":
-            letters = letters.option("exactlyOnce", str(self.settings.exactly_once).lower())
-        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=step.trigger)
-        return Running(name=query, step=step, start=_starter(step, letters))
+        letters = (
+            frame.writeStream.format(settings.source_format)
+            .options(**settings.client_options(), topic=query.dead_letter)
+            .queryName(name.replace("/", "."))
+            .option("checkpointLocation", os.path.join(settings.checkpoints, name))
+        )
+        if settings.source_format == "ottla":
+            letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
+        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=query.step.trigger)
+        return Running(name=name, step=query.step, start=_starter(query.step, letters))
 
     def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
         """All of `mine` to their ends, a few at a time: each starts Python workers that must come up in seconds."""
@@ -336,7 +340,8 @@ def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
 
 def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
     if isinstance(port, TopicTable):
-        return replace(port, topic=replace(port.topic, name=new.name)) if isinstance(new, Topic) else port
+        topic = _read_from(port.topic, new, suffix)
+        return replace(port, topic=topic) if isinstance(topic, Topic) else port
     if isinstance(port, Topic):
         letters = port.dead_letter + suffix if port.dead_letter else None
         return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)
