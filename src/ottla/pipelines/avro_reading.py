@@ -16,7 +16,7 @@ from ottla.payloads.avro import BRANCH, AvroReader, is_null
 from ottla.pipelines.avro_types import AvroTypes, Seen, Texts, avro_types, timestamp_unit
 
 Convert = Callable[[Any], Any] | None
-"""None leaves a value as it is."""
+"""None leaves a value as it is. Only the converter of a union gets null."""
 _PROMOTIONS = {
     ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double"),
     ("string", "bytes"), ("bytes", "string"),
@@ -116,7 +116,7 @@ class _Resolution:
             converted = {**value, **defaults}
             for name, source, change in changes:
                 inner = value[source]
-                converted[name] = inner if change is None or inner is None else change(inner)
+                converted[name] = inner if change is None else change(inner)
             return converted
 
         return convert
@@ -233,13 +233,13 @@ def _mismatch(path: str, theirs: str, ours: str) -> Unresolvable:
 def _each(change: Convert) -> Convert:
     if change is None:
         return None
-    return lambda values: [None if value is None else change(value) for value in values]
+    return lambda values: [change(value) for value in values]
 
 
 def _each_value(change: Convert) -> Convert:
     if change is None:
         return None
-    return lambda values: {name: None if value is None else change(value) for name, value in values.items()}
+    return lambda values: {name: change(value) for name, value in values.items()}
 
 
 def _symbol(theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str) -> Convert:

@@ -22,6 +22,7 @@ Write = Callable[[bytearray, Any], None]
 """Appends a value to a payload. Dates and times come as the integers of Arrow."""
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _EXACT = Context(prec=100, traps=[Inexact])
+_SAME = {pa.int32(): "int", pa.int64(): "long", pa.float32(): "float", pa.float64(): "double"}
 _LIMITS = {"int": 1 << 31, "long": 1 << 63}
 _MICROS = 1_000_000
 _NANOS_A_MILLI, _NANOS_A_MICRO = 1_000_000, 1_000
@@ -123,26 +124,28 @@ class _Compiler:
         return next((n for n, branch in enumerate(branches) if self._types.definition(branch)[0] == "null"), None)
 
     def _union(self, branches: list[Any], column: pa.DataType, path: str) -> Write:
-        """The first type that takes the column; a struct of member0, member1 ... names the type by its filled field."""
+        """The type of the column's own width, else the first that takes the column; a struct of member0, member1 ... names the type by its filled field."""
         null_at = self._null_index(branches)
         writers: dict[int, Write] = {}
-        members = _members(column)
+        refusals: list[NoEncoding] = []
         for number, branch in enumerate(branches):
             if number == null_at:
                 continue
             try:
                 writers[number] = self.writer(branch, column, path)
-            except NoEncoding as problem:
-                refused = problem
-        if not writers and members:
+            except NoEncoding as refusal:
+                refusals.append(refusal)
+        if not writers and len(refusals) > 1 and _members(column):
             return self._members(branches, column, null_at, path)
-        if not writers and not pa.types.is_null(column):
+        if not writers and refusals and not pa.types.is_null(column):
             raise (
-                refused
-                if len(branches) <= 2
+                refusals[0]
+                if len(refusals) == 1
                 else NoEncoding(f"the column {path} of type {column} is no type of its union")
             )
-        at, write_value = next(iter(writers.items()), (0, _nothing))
+        same = [number for number in writers if self._types.definition(branches[number])[0] == _SAME.get(column)]
+        at = next(iter([*same, *writers]), 0)
+        write_value = writers.get(at, _checked(_null_only, path))
 
         def write(out: bytearray, value: Any) -> None:
             if value is not None:
@@ -227,6 +230,10 @@ def _constant(data: bytes) -> Write:
         out.extend(data)
 
     return write
+
+
+def _null_only(out: bytearray, value: Any) -> None:
+    raise ValueError(f"{str(value)[:100]!r} instead of null, at byte {len(out)}")
 
 
 def _nothing(out: bytearray, value: Any) -> None:
