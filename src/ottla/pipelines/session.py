@@ -38,6 +38,7 @@ _CONFIG = {
     STATE_PARTITIONS: "4",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.streaming.metricsEnabled": "false",
