@@ -32,8 +32,8 @@ class AvroError(ValueError):
 class AvroReader:
     """Reads payloads of one schema. `dependencies` define names before it.
 
-    `raw` gives values as they are written: a date is its number of days, a decimal its bytes, and a value of a union of
-    several types is {BRANCH and the number of its type: value}.
+    `raw` gives values as they are written: a date is its number of days, a decimal its bytes. A value of a union of
+    several types is then {BRANCH and the number of its type: value}.
     """
 
     def __init__(self, schema: Any, dependencies: Sequence[Any] = (), *, raw: bool = False) -> None:

@@ -17,13 +17,13 @@ _REFUSED = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises for a value that is not of its type: a number that is too large, text that is not UTF-8."""
 
 
-def batch_function(function: Callable[[pa.Array], pa.Array], result: DataType, given: Column) -> Column:
+def batch_function(function: Callable[[pa.Array], pa.Array], result: DataType, source: Column) -> Column:
     """A column computed in Arrow batches. Spark 4.0 has no such functions: there each row is a batch."""
     arrow_udf = getattr(F, "arrow_udf", None)
     if arrow_udf is not None:
-        column: Column = arrow_udf(_typed(function), result)(given)
+        column: Column = arrow_udf(_typed(function), result)(source)
         return column
-    return F.udf(lambda value: function(_one(value)).to_pylist()[0], result)(given)
+    return F.udf(lambda value: function(_single_row(value)).to_pylist()[0], result)(source)
 
 
 def _typed(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
@@ -36,7 +36,7 @@ def _typed(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.
     return over
 
 
-def _one(value: Any) -> pa.Array:
+def _single_row(value: Any) -> pa.Array:
     plain = value.asDict(recursive=True) if hasattr(value, "asDict") else value
     return pa.array([bytes(plain) if isinstance(plain, bytearray) else plain])
 

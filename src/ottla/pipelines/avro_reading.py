@@ -1,7 +1,7 @@
 """Avro payloads as rows: a writer's schema is compiled against the reader's once, then each payload takes one pass.
 
-fastavro reads what was written (payloads.avro), with the limits of foreign bytes. A converter for each type makes of that
-what the reader's schema says, by Avro's rules of schema resolution: fields by name or alias, defaults, promotions, unions.
+fastavro reads what was written (payloads.avro), with the limits of foreign bytes. A converter for each type turns that
+into the reader's type, by Avro's rules of schema resolution: fields by name or alias, defaults, promotions, unions.
 The results fit Arrow: days and microseconds as integers, decimals, structs as dicts.
 """
 
@@ -35,15 +35,15 @@ class AvroDecoder:
     A writer's schema that does not fit is `problem`, an error of each of its records.
     """
 
-    def __init__(self, written: Texts, wanted: Texts, depth: int) -> None:
-        *needed, schema = map(json.loads, written)
+    def __init__(self, writer: Texts, reader: Texts, depth: int) -> None:
+        *needed, schema = map(json.loads, writer)
         self._reader = AvroReader(schema, needed, raw=True)
         self._convert: Convert = None
         self.added: list[str] = []
         self.problem = ""
-        resolution = _Resolution(avro_types(written), avro_types(wanted, depth), self.added)
+        resolution = _Resolution(avro_types(writer), avro_types(reader, depth), self.added)
         try:
-            self._convert = resolution.converter(resolution.written.root, resolution.wanted.root, {}, "")
+            self._convert = resolution.converter(resolution.writer.root, resolution.reader.root, {}, "")
         except Unresolvable as problem:
             self.problem = str(problem)
 
@@ -55,27 +55,27 @@ class AvroDecoder:
 
 
 class _Resolution:
-    def __init__(self, written: AvroTypes, wanted: AvroTypes, added: list[str]) -> None:
-        self.written = written
-        self.wanted = wanted
+    def __init__(self, writer: AvroTypes, reader: AvroTypes, added: list[str]) -> None:
+        self.writer = writer
+        self.reader = reader
         self._added = added
 
-    def converter(self, written: Any, wanted: Any, seen: Seen, path: str) -> Convert:
+    def converter(self, writer: Any, reader: Any, seen: Seen, path: str) -> Convert:
         """Raises Unresolvable when no value of the writer's type has the reader's type."""
-        their_kind, theirs = self.written.definition(written)
-        kind, ours = self.wanted.definition(wanted)
+        their_kind, theirs = self.writer.definition(writer)
+        kind, ours = self.reader.definition(reader)
         if their_kind == "union":
-            return self._from_union(theirs, wanted, seen, path)
+            return self._from_union(theirs, reader, seen, path)
         if kind == "union":
-            return self._to_union(written, ours, seen, path)
+            return self._to_union(writer, ours, seen, path)
         if kind == their_kind == "record":
             if not _same_name(theirs, ours):
                 raise _mismatch(path, theirs["name"], ours["name"])
             return self._record(theirs, ours, seen, path)
         if kind == their_kind == "array":
-            return _each(self.converter(theirs["items"], ours["items"], seen, f"{path}[]"))
+            return _list_converter(self.converter(theirs["items"], ours["items"], seen, f"{path}[]"))
         if kind == their_kind == "map":
-            return _each_value(self.converter(theirs["values"], ours["values"], seen, f"{path}[]"))
+            return _map_converter(self.converter(theirs["values"], ours["values"], seen, f"{path}[]"))
         if kind == their_kind == "enum" and _same_name(theirs, ours):
             return _symbol(theirs, ours, path)
         if kind == their_kind == "fixed" and _same_name(theirs, ours) and theirs["size"] == ours["size"]:
@@ -87,18 +87,18 @@ class _Resolution:
         raise _mismatch(path, theirs.get("name", their_kind), ours.get("name", kind))
 
     def _record(self, theirs: Mapping[str, Any], ours: Mapping[str, Any], seen: Seen, path: str) -> Convert:
-        within = self.wanted.inside(ours, seen)
+        within = self.reader.inside(ours, seen)
         if within is None:
             return None  # the caller has dropped the field
         by_name = {field["name"]: field for field in theirs["fields"]}
         parts: list[tuple[str, str, Convert]] = []
         defaults: dict[str, Any] = {}
-        known: set[str] = set()
+        sources: set[str] = set()
         for field in ours["fields"]:
             name = field["name"]
-            source = next((one for one in (name, *field.get("aliases", ())) if one in by_name), None)
-            known.add(source or name)
-            if self.wanted.spark_type(field["type"], within) is None:
+            source = next((alias for alias in (name, *field.get("aliases", ())) if alias in by_name), None)
+            sources.add(source or name)
+            if self.reader.spark_type(field["type"], within) is None:
                 continue
             where = f"{path}.{name}" if path else name
             if source is not None:
@@ -107,7 +107,7 @@ class _Resolution:
                 defaults[name] = self._default(field["type"], field["default"], within)
             else:
                 raise Unresolvable(f"the writer's schema has no field {where}, and the field has no default")
-        self._added += [f"{path}.{name}" if path else name for name in by_name if name not in known]
+        self._added += [f"{path}.{name}" if path else name for name in by_name if name not in sources]
         changes = [part for part in parts if part[2] is not None or part[0] != part[1]]
         if not changes and not defaults:
             return None  # Arrow takes the fields that it needs
@@ -121,7 +121,7 @@ class _Resolution:
 
         return convert
 
-    def _from_union(self, branches: list[Any], wanted: Any, seen: Seen, path: str) -> Convert:
+    def _from_union(self, branches: list[Any], reader: Any, seen: Seen, path: str) -> Convert:
         """A branch that does not fit is an error of the values that use the branch."""
         converters: dict[str, Convert] = {}
         problems: dict[str, Unresolvable] = {}
@@ -129,7 +129,7 @@ class _Resolution:
         for number, branch in enumerate(branches):
             key = "" if is_null(branch) else BRANCH + str(number)
             try:
-                converters[key] = self.converter(branch, wanted, seen, path)
+                converters[key] = self.converter(branch, reader, seen, path)
             except Unresolvable as problem:
                 problems[key] = problem
         if not converters:
@@ -153,31 +153,31 @@ class _Resolution:
 
         return convert
 
-    def _to_union(self, written: Any, branches: list[Any], seen: Seen, path: str) -> Convert:
+    def _to_union(self, writer: Any, branches: list[Any], seen: Seen, path: str) -> Convert:
         """The first branch of the same type, else the first that the writer's type can be promoted to."""
-        their_kind, theirs = self.written.definition(written)
+        their_kind, theirs = self.writer.definition(writer)
         number, branch = self._branch(their_kind, theirs, branches, seen, path)
         if their_kind == "null":
             return None
-        merged = self.wanted.merged(branches)
+        merged = self.reader.merged(branches)
         if merged is not None:
-            return self.converter(written, merged, seen, path)
-        change = self.converter(written, branch, seen, path)
-        if self.wanted.spark_type(branch, seen) is None:
+            return self.converter(writer, merged, seen, path)
+        change = self.converter(writer, branch, seen, path)
+        if self.reader.spark_type(branch, seen) is None:
             return lambda _: {}
         name = f"member{number}"
         return lambda value: {name: value if change is None else change(value)}
 
     def _branch(self, kind: str, theirs: Any, branches: list[Any], seen: Seen, path: str) -> tuple[int, Any]:
-        rest = branches if kind == "null" else self.wanted.without_null(branches)
-        numbered = list(enumerate(rest))
+        branches_left = branches if kind == "null" else self.reader.without_null(branches)
+        numbered = list(enumerate(branches_left))
 
         def exact(branch: Any) -> bool:
-            ours_kind, ours = self.wanted.definition(branch)
+            ours_kind, ours = self.reader.definition(branch)
             return ours_kind == kind and ours.get("name") == theirs.get("name")
 
-        same = [one for one in numbered if exact(one[1])]
-        for number, branch in [*same, *(one for one in numbered if one not in same)]:
+        same = [numbered_branch for numbered_branch in numbered if exact(numbered_branch[1])]
+        for number, branch in [*same, *numbered]:
             try:
                 self.converter(theirs, branch, seen, path)
             except Unresolvable:
@@ -187,24 +187,24 @@ class _Resolution:
 
     def _default(self, schema: Any, value: Any, seen: Seen) -> Any:
         """A default is JSON: bytes are text of latin-1, and a union's default belongs to the first type that takes it."""
-        kind, ours = self.wanted.definition(schema)
+        kind, ours = self.reader.definition(schema)
         if value is None:
             return None
         if kind == "union":
-            rest = self.wanted.without_null(ours)
-            fits = [(n, one) for n, one in enumerate(rest) if _takes(self.wanted.definition(one)[0], value)]
-            number, branch = (fits or [(0, rest[0])])[0]
+            branches_left = self.reader.without_null(ours)
+            fits = [(n, kind) for n, kind in enumerate(branches_left) if _takes(self.reader.definition(kind)[0], value)]
+            number, branch = (fits or [(0, branches_left[0])])[0]
             inner = self._default(branch, value, seen)
-            return inner if self.wanted.merged(ours) is not None else {f"member{number}": inner}
+            return inner if self.reader.merged(ours) is not None else {f"member{number}": inner}
         if kind == "record":
-            within = self.wanted.inside(ours, seen)
-            given = {field["name"]: value.get(field["name"], field.get("default")) for field in ours["fields"]}
+            within = self.reader.inside(ours, seen)
+            values = {field["name"]: value.get(field["name"], field.get("default")) for field in ours["fields"]}
             types = {field["name"]: field["type"] for field in ours["fields"]}
-            return {name: self._default(types[name], one, within or seen) for name, one in given.items()}
+            return {name: self._default(types[name], inner, within or seen) for name, inner in values.items()}
         if kind == "array":
-            return [self._default(ours["items"], one, seen) for one in value]
+            return [self._default(ours["items"], item, seen) for item in value]
         if kind == "map":
-            return {name: self._default(ours["values"], one, seen) for name, one in value.items()}
+            return {name: self._default(ours["values"], item, seen) for name, item in value.items()}
         if kind in {"bytes", "fixed"}:
             value = value.encode("latin-1")
         change = _logical(kind, ours, ours)
@@ -230,25 +230,25 @@ def _mismatch(path: str, theirs: str, ours: str) -> Unresolvable:
     return Unresolvable(f"{path or 'the value'}: the writer's type {theirs} cannot be read as {ours}")
 
 
-def _each(change: Convert) -> Convert:
+def _list_converter(change: Convert) -> Convert:
     if change is None:
         return None
     return lambda values: [change(value) for value in values]
 
 
-def _each_value(change: Convert) -> Convert:
+def _map_converter(change: Convert) -> Convert:
     if change is None:
         return None
     return lambda values: {name: change(value) for name, value in values.items()}
 
 
 def _symbol(theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str) -> Convert:
-    known, fallback = frozenset(ours["symbols"]), ours.get("default")
-    if known.issuperset(theirs["symbols"]):
+    symbols, fallback = frozenset(ours["symbols"]), ours.get("default")
+    if symbols.issuperset(theirs["symbols"]):
         return None
 
     def convert(symbol: str) -> str:
-        if symbol in known:
+        if symbol in symbols:
             return symbol
         if fallback is None:
             raise Unresolvable(f"{path or 'the value'}: the enum {ours['name']} has no symbol {symbol[:100]!r}")
@@ -271,8 +271,8 @@ def _promotion(kind: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
 def _logical(kind: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Convert:
     """What a value of the reader's logical type means is what the writer meant: scale and unit are the writer's."""
     if ours.get("logicalType") == "decimal" and kind in {"bytes", "fixed"}:
-        written = theirs if theirs.get("logicalType") == "decimal" else ours
-        return _decimal(ours["precision"], written.get("scale", 0), ours.get("scale", 0))
+        writer = theirs if theirs.get("logicalType") == "decimal" else ours
+        return _decimal(ours["precision"], writer.get("scale", 0), ours.get("scale", 0))
     family, unit = timestamp_unit(kind, ours)
     if not unit:
         return None
@@ -287,8 +287,8 @@ def _logical(kind: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> C
     return lambda value: value * factor
 
 
-def _decimal(precision: int, scale: int, wanted_scale: int) -> Convert:
-    limit = 10 ** (precision + max(scale - wanted_scale, 0))
+def _decimal(precision: int, scale: int, reader_scale: int) -> Convert:
+    limit = 10 ** (precision + max(scale - reader_scale, 0))
 
     def convert(data: bytes) -> Decimal:
         unscaled = int.from_bytes(data, "big", signed=True)

@@ -131,11 +131,11 @@ class AvroTypes:
 
     def merged(self, branches: list[Any]) -> Any:
         """The one type that a union has in Spark beside null; None for a struct."""
-        rest = self.without_null(branches)
-        if len(rest) <= 1:
-            return rest[0] if rest else "null"
-        kinds = frozenset(self.definition(branch)[0] for branch in rest)
-        return _WIDER.get(kinds) if len(rest) == len(kinds) else None
+        kept = self.without_null(branches)
+        if len(kept) <= 1:
+            return kept[0] if kept else "null"
+        kinds = frozenset(self.definition(branch)[0] for branch in kept)
+        return _WIDER.get(kinds) if len(kept) == len(kinds) else None
 
 
 def _logical_type(kind: str, definition: Mapping[str, Any]) -> DataType | None:

@@ -159,12 +159,12 @@ class _Compiler:
         return write
 
     def _members(self, branches: list[Any], column: pa.DataType, null_at: int | None, path: str) -> Write:
-        rest = [number for number in range(len(branches)) if number != null_at]
+        numbers = [number for number in range(len(branches)) if number != null_at]
         writers = {
-            field.name: (rest[n], self.writer(branches[rest[n]], field.type, f"{path}.{field.name}"))
+            field.name: (numbers[n], self.writer(branches[numbers[n]], field.type, f"{path}.{field.name}"))
             for field in column
             for n in [int(field.name.removeprefix("member"))]
-            if n < len(rest)
+            if n < len(numbers)
         }
 
         def write(out: bytearray, value: Any) -> None:
@@ -209,7 +209,7 @@ class _Compiler:
         elif kind != "null":
             plain = {"boolean": pa.bool_(), "string": pa.string(), "enum": pa.string()}
             column = plain.get(kind, pa.float64() if kind in {"float", "double"} else pa.int64())
-            write = _simple(kind, {name: one for name, one in definition.items() if name != "logicalType"}, column)
+            write = _simple(kind, {name: entry for name, entry in definition.items() if name != "logicalType"}, column)
             if write is not None:
                 write(out, value)
         return bytes(out)

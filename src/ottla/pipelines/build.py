@@ -279,7 +279,7 @@ def _query_id(checkpoint: str) -> str:
 
 
 def checkpoint_position(checkpoint: str) -> int:
-    """The sum of the offsets that the checkpoint's newest batch reached: says which of two is further."""
+    """The sum of the offsets that the checkpoint's newest batch reached: the further of two checkpoints has the larger."""
     try:
         batches = [int(name) for name in os.listdir(os.path.join(checkpoint, "offsets")) if name.isdigit()]
     except OSError:

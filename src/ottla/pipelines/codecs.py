@@ -145,9 +145,9 @@ def _avro_reader(form: Format, subject: str) -> tuple[Read, DataType]:
 
 
 @lru_cache(maxsize=1000)
-def _avro_values(written: Texts, wanted: Texts, depth: int, name: str) -> AvroDecoder:
+def _avro_values(writer: Texts, reader: Texts, depth: int, name: str) -> AvroDecoder:
     """Compiled once in a worker, and not sent to it: the schemas' texts are."""
-    decoder = AvroDecoder(written, wanted, depth)
+    decoder = AvroDecoder(writer, reader, depth)
     warn_of_added(name, decoder.added)
     return decoder
 

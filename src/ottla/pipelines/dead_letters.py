@@ -57,9 +57,9 @@ def letter_queries(steps: Iterable[Step]) -> list[LetterQuery]:
                 continue
             reader, name = f"{step.name}.{parameter}", f"{topic.name}~{topic.dead_letter}"
             same_topics = [
-                one for one in queries if (one.topic.name, one.dead_letter) == (topic.name, topic.dead_letter)
+                query for query in queries if (query.topic.name, query.dead_letter) == (topic.name, topic.dead_letter)
             ]
-            query = next((one for one in same_topics if one.topic.value == topic.value), None)
+            query = next((query for query in same_topics if query.topic.value == topic.value), None)
             if query is None:
                 name += f"~{reader}" if same_topics else ""
                 query = LetterQuery(step=step, topic=topic, dead_letter=topic.dead_letter, name=name)
@@ -100,6 +100,6 @@ def take_over(folder: str, query: LetterQuery, position: Callable[[str], int]) -
     """
     target = os.path.join(folder, query.name)
     earlier = [os.path.join(folder, f"{reader}.dead-letters") for reader in query.readers]
-    known = [path for path in earlier if os.path.isdir(path)]
-    if known and not os.path.exists(target):
-        os.rename(max(known, key=position), target)
+    present = [path for path in earlier if os.path.isdir(path)]
+    if present and not os.path.exists(target):
+        os.rename(max(present, key=position), target)

@@ -58,14 +58,14 @@ Read = Callable[[Any], Any]
 def message_class(name: str) -> Any:
     module, _, message = name.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        generated: Any = importlib.import_module(module)
         for part in message.split("."):
-            found = getattr(found, part)
+            generated = getattr(generated, part)
     except (ImportError, AttributeError, ValueError) as problem:
         raise UserError(
             f"a protobuf value's schema is MODULE:MESSAGE of a generated class, not {name!r}: {problem}"
         ) from problem
-    return found
+    return generated
 
 
 class MessageTypes:
@@ -141,8 +141,8 @@ class MessageTypes:
         if is_map(field):
             value = self._value_reader(field.message_type.fields_by_name["value"], seen)
             return lambda entries: [(key, value(entries[key])) for key in entries]
-        one = self._value_reader(field, seen)
-        return (lambda values: [one(value) for value in values]) if field.is_repeated else one
+        read = self._value_reader(field, seen)
+        return (lambda values: [read(value) for value in values]) if field.is_repeated else read
 
     def _value_reader(self, field: Any, seen: Mapping[str, int]) -> Read:
         message = field.message_type

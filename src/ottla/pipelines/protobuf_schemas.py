@@ -24,8 +24,8 @@ _WIRE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenMessage:
-    """A writer's message. `problem` says why the class cannot read the message, `added` names fields of no column."""
+class RegisteredMessage:
+    """A writer's message. `problem` is why the class cannot read the message; `added` names fields without a column."""
 
     problem: str
     added: tuple[str, ...] = ()
@@ -37,24 +37,24 @@ def local_name(descriptor: Any) -> str:
 
 
 @functools.lru_cache(maxsize=1000)
-def written_message(registry: str, schema_id: int, indexes: tuple[int, ...], name: str) -> WrittenMessage:
+def written_message(registry: str, schema_id: int, indexes: tuple[int, ...], name: str) -> RegisteredMessage:
     file = _file(registry, schema_id)
     ours = message_class(name).DESCRIPTOR
     messages: Any = file.message_type
     path: list[str] = []
-    found: Any = None
+    message: Any = None
     for index in indexes:
         if index >= len(messages):
-            return WrittenMessage(problem=f"the schema {schema_id} has no message at the indexes {list(indexes)}")
-        found = messages[index]
-        path.append(found.name)
-        messages = found.nested_type
+            return RegisteredMessage(problem=f"the schema {schema_id} has no message at the indexes {list(indexes)}")
+        message = messages[index]
+        path.append(message.name)
+        messages = message.nested_type
     if ".".join(path) != local_name(ours):
-        return WrittenMessage(
+        return RegisteredMessage(
             problem=f"the record holds the message {'.'.join(path)} of the schema {schema_id}, not {local_name(ours)}"
         )
     added: list[str] = []
-    return WrittenMessage(problem=_compared(found, ours, added), added=tuple(added))
+    return RegisteredMessage(problem=_compared(message, ours, added), added=tuple(added))
 
 
 def _compared(theirs: Any, ours: Any, added: list[str]) -> str:
@@ -69,13 +69,13 @@ def _compared(theirs: Any, ours: Any, added: list[str]) -> str:
 
 def message_indexes_of(registry: str, schema_id: int, name: str) -> tuple[int, ...]:
     """Where a registered schema has the message of a class. Raises UserError if the schema does not have the message."""
-    wanted = local_name(message_class(name).DESCRIPTOR).split(".")
+    parts = local_name(message_class(name).DESCRIPTOR).split(".")
     indexes: list[int] = []
     messages: Sequence[Any] = _file(registry, schema_id).message_type
-    for part in wanted:
+    for part in parts:
         names = [message.name for message in messages]
         if part not in names:
-            raise UserError(f"the schema {schema_id} of {registry} has no message {'.'.join(wanted)}")
+            raise UserError(f"the schema {schema_id} of {registry} has no message {'.'.join(parts)}")
         indexes.append(names.index(part))
         messages = messages[indexes[-1]].nested_type
     return tuple(indexes)

@@ -80,12 +80,12 @@ def _setter(field: Any, column: pa.DataType, path: str) -> Fill:
         return _map_setter(field, column, path)
     if field.message_type is not None:
         if not field.is_repeated:
-            one = _message_filler(field.message_type, column, path)
+            fill_one = _message_filler(field.message_type, column, path)
 
             def fill(message: Any, value: Any) -> None:
                 inner = getattr(message, name)
                 inner.SetInParent()
-                one(inner, value)
+                fill_one(inner, value)
 
             return fill
         _require(field, column, path, fits=pa.types.is_list(column))
@@ -108,11 +108,11 @@ def _map_setter(field: Any, column: pa.DataType, path: str) -> Fill:
     _require(field, column, path, fits=pa.types.is_map(column))
     name, value_field = field.name, field.message_type.fields_by_name["value"]
     if value_field.message_type is not None:
-        one = _message_filler(value_field.message_type, column.item_type, path)
+        fill_one = _message_filler(value_field.message_type, column.item_type, path)
 
         def fill(message: Any, pairs: Any) -> None:
             for key, value in pairs:
-                one(getattr(message, name)[key], value)
+                fill_one(getattr(message, name)[key], value)
 
         return fill
     change = _scalar(value_field, column.item_type, path)
