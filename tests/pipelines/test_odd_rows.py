@@ -155,7 +155,7 @@ from ottla.pipelines.session import spark
 from tests.pipelines.test_odd_rows import At, copied
 
 session = spark("local[1]", config={"spark.driver.memory": "3g"}, log_file=sys.argv[2] + "/spark.log")
-assert copied(session, At(sys.argv[1]), 50_000_000, 12, Path(sys.argv[2])) == [50_000_005] * 12
+assert copied(session, At(sys.argv[1]), 50_000_000, 6, Path(sys.argv[2])) == [50_000_005] * 6
 peaks = []
 for status in Path("/proc").glob("[0-9]*/status"):
     command = status.with_name("cmdline")
@@ -176,7 +176,7 @@ class At(Topics):
 
 @pytest.mark.soak
 def test_records_of_50_mb_need_memory_for_a_few_of_them(topics, tmp_path):
-    """600 MB of records in one batch: no Python worker holds more than 1 GB, and the JVM has 3 GB."""
+    """300 MB of records in one batch: no Python worker holds more than 1 GB, and the JVM has 3 GB."""
     mark = f"OTTLA_TEST_MARK={tmp_path.name}"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}", "OTTLA_TEST_MARK": tmp_path.name}
     done = subprocess.run(
