@@ -123,7 +123,7 @@ def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Patt
     try:
         return [re.compile(pattern) for pattern in words({name: config.get(name, default)}, name)]
     except re.error as problem:
-        raise UserError(f"{name} is no list of regular expressions: {problem}") from problem
+        raise UserError(f"{name} is not a list of regular expressions: {problem}") from problem
 
 
 def under(config: Mapping[str, str], prefix: str) -> dict[str, str]:

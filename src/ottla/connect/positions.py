@@ -234,7 +234,7 @@ class SinkPositions:
         places = []
         for partition in partitions:
             position = self[partition]
-            epoch = {"leader_epoch": position.leader_epoch} if position.leader_epoch >= 0 else {}
+            epoch: dict[str, Any] = {"leader_epoch": position.leader_epoch} if position.leader_epoch >= 0 else {}
             places.append(Place(*partition, position.offset, **epoch))
         if places:
             call(lambda: self._consumer.commit(offsets=places, asynchronous=False))

@@ -1,8 +1,10 @@
 """Data pipelines on Spark through PySpark: the data source `ottla`, pure functions between topics, and their runs."""
 
+from ottla.pipelines.joins import join, join_tables
 from ottla.pipelines.pipeline import Pipeline, load_pipelines
 from ottla.pipelines.ports import (
     Format,
+    changes_of,
     delta,
     files,
     iceberg,
@@ -18,9 +20,12 @@ from ottla.pipelines.session import spark
 __all__ = [
     "Format",
     "Pipeline",
+    "changes_of",
     "delta",
     "files",
     "iceberg",
+    "join",
+    "join_tables",
     "load_pipelines",
     "parquet",
     "spark",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,16 +19,17 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name, decoded, encoded
+from ottla.pipelines.options import PINS
 from ottla.pipelines.outputs.batch import newest_of_each, write_table
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Port, SparkTable, SqlTable, Topic, TopicTable, View
 from ottla.pipelines.positions import RESERVED_KEY
+from ottla.pipelines.topic_tables import changes as table_changes
+from ottla.pipelines.topic_tables import newest_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-ERROR_HEADERS = ("topic", "partition", "offset", "stage", "class.name", "exception.class.name", "exception.message")
-"""Kafka Connect's names, each under `__connect.errors.`."""
 _META = ("topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -54,11 +55,12 @@ class RunSettings:
         return {f"kafka.{name}": value for name, value in client_settings.items()}
 
 
-def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataFrame:
+def input_frame(spark: SparkSession, port: Port, settings: RunSettings, pins: str | None = None) -> DataFrame:
+    """`pins` is the folder of the query's checkpoint where a global table's ends are fixed for each batch."""
     if isinstance(port, Topic):
         return good_rows(decoded_topic(spark, port, settings), port)
     if isinstance(port, TopicTable):
-        return _newest(spark, port.topic, settings)
+        return _topic_table(spark, port, settings, pins)
     if isinstance(port, Delta):
         from ottla.connect.sinks.delta import read_delta
 
@@ -83,8 +85,24 @@ def _sql_frame(spark: SparkSession, port: SqlTable) -> DataFrame:
     return spark.read.format("ottla-sql").options(**options).load()
 
 
+def _topic_table(spark: SparkSession, port: TopicTable, settings: RunSettings, pins: str | None) -> DataFrame:
+    """A table is read from its beginning, and as a stream in one batch: rows would join a table that is half there."""
+    whole = replace(settings, starting={}, max_offsets_per_trigger=None)
+    pinned = {PINS: pins} if pins is not None and settings.source_format == "ottla" else {}
+    source = replace(port.topic, options={**port.topic.options, **pinned})
+    records = decoded_topic(spark, source, whole, streaming=port.changes)
+    if port.topic.dead_letter is None:
+        records = _without_bad(records)
+    return table_changes(records) if port.changes else newest_rows(records)
+
+
 def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
     """The records with `value` decoded and `error`."""
+    return decoded(topic_records(spark, port, settings, streaming=streaming), port.value, f"{port.name}-value")
+
+
+def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
+    """The records with the value also as `raw`."""
     options = {
         "subscribe": port.name,
         "startingOffsets": port.starting,
@@ -103,8 +121,7 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     if not streaming:
         options["startingOffsets"] = "earliest"
     reader = spark.readStream if streaming else spark.read
-    raw = reader.format(settings.source_format).options(**options).load()
-    return decoded(raw.withColumn("raw", F.col("value")), port.value, f"{port.name}-value")
+    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
 
 
 def _starting(starting: Mapping[str, str], topic: str) -> dict[str, str]:
@@ -122,67 +139,19 @@ def _starting(starting: Mapping[str, str], topic: str) -> dict[str, str]:
 
 def good_rows(frame: DataFrame, port: Topic) -> DataFrame:
     """Decoded rows, as columns; a row that cannot be decoded goes to the dead letters or stops the step."""
-    if port.dead_letter is None:
-        where = F.concat_ws(
-            "",
-            F.lit("bad record: "),
-            "topic",
-            F.lit("-"),
-            "partition",
-            F.lit(" offset "),
-            "offset",
-            F.lit(": "),
-            "error",
-        )
-        check = F.when(F.col("error").isNotNull(), F.raise_error(where).cast("boolean")).otherwise(F.lit(True))
-        frame = frame.where(check)
-    else:
-        frame = frame.where("error is null")
+    frame = _without_bad(frame) if port.dead_letter is None else frame.where("error is null")
     kind = frame.schema["value"].dataType.typeName()
     values = [F.col("value.*")] if kind == "struct" else [F.col("value")]
     key = F.col("key").cast("string") if port.value.kind != "bytes" else F.col("key")
     return frame.select(*values, key.alias("_key"), *[F.col(name).alias(f"_{name}") for name in _META])
 
 
-def dead_letters(frame: DataFrame) -> DataFrame:
-    """What goes to a dead-letter topic: the record as it came, with Kafka Connect's error headers."""
-    facts = {
-        "topic": F.col("topic"),
-        "partition": F.col("partition").cast("string"),
-        "offset": F.col("offset").cast("string"),
-        "stage": F.lit("VALUE_CONVERTER"),
-        "class.name": F.lit("ottla.pipelines.codecs"),
-        "exception.class.name": F.lit("DataException"),
-        "exception.message": F.col("error"),
-    }
-    added = F.array(
-        *[
-            F.struct(F.lit(f"__connect.errors.{name}").alias("key"), facts[name].cast("binary").alias("value"))
-            for name in ERROR_HEADERS
-        ]
+def _without_bad(frame: DataFrame) -> DataFrame:
+    """The same rows; the first that cannot be decoded stops the query."""
+    where = F.concat_ws(
+        "", F.lit("bad record: "), "topic", F.lit("-"), "partition", F.lit(" offset "), "offset", F.lit(": "), "error"
     )
-    return frame.where("error is not null").select(
-        "key",
-        F.col("raw").alias("value"),
-        F.when(F.col("headers").isNull(), added).otherwise(F.concat("headers", added)).alias("headers"),
-    )
-
-
-def _newest(spark: SparkSession, port: Topic, settings: RunSettings) -> DataFrame:
-    """KTable: the newest value of each key, read again for each micro-batch that joins the table."""
-    rows = decoded_topic(spark, port, settings, streaming=False).where("error is null and key is not null")
-    newest = rows.groupBy("topic", "partition", "key").agg(
-        F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
-    )
-    kept = newest.where("newest.value is not null")
-    kind = rows.schema["value"].dataType.typeName()
-    values = [F.col("newest.value.*")] if kind == "struct" else [F.col("newest.value").alias("value")]
-    return kept.select(
-        *values,
-        F.col("key").cast("string").alias("_key"),
-        F.col("newest.offset").alias("_offset"),
-        F.col("newest.timestamp").alias("_timestamp"),
-    )
+    return frame.where(F.when(F.col("error").isNotNull(), F.raise_error(where).cast("boolean")).otherwise(F.lit(True)))
 
 
 def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
@@ -282,6 +251,16 @@ def _query_id(checkpoint: str) -> str:
             return str(json.load(file)["id"])
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"the checkpoint {checkpoint} does not name its query: {problem}") from problem
+
+
+def checkpoint_position(checkpoint: str) -> int:
+    """The sum of the offsets that the checkpoint's newest batch reached: the further of two checkpoints has the larger."""
+    try:
+        batches = [int(name) for name in os.listdir(os.path.join(checkpoint, "offsets")) if name.isdigit()]
+    except OSError:
+        return -1
+    reached = json.loads(_offsets(checkpoint, max(batches))) if batches else {}
+    return sum(int(offset) for parts in reached.values() for offset in parts.values())
 
 
 def _offsets(checkpoint: str, batch_id: int) -> str:

@@ -63,6 +63,8 @@ class TopicTable(Port):
     """A compacted topic as a table: the newest value of each key, without those whose newest value is a tombstone."""
 
     topic: Topic
+    changes: bool = False
+    """The stream of the table's changes, for the joins that keep the table as state; else its rows, as one DataFrame."""
 
     @property
     def node(self) -> str:
@@ -214,6 +216,10 @@ def topic(
 
 def table_of(source: Topic) -> TopicTable:
     return TopicTable(topic=source)
+
+
+def changes_of(source: Topic) -> TopicTable:
+    return TopicTable(topic=source, changes=True)
 
 
 def delta(path: str, *, keys: Sequence[str] = (), partition_by: Sequence[str] = ()) -> Delta:

@@ -24,6 +24,9 @@ from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, client_options, whole
 
 TWIN_S = 300.0
+LARGEST_RECORD_BYTES = 104_857_600
+"""The largest request that a broker takes by default (socket.request.max.bytes). The topic's max.message.bytes decides, not
+the producer's max.request.size, unless the option kafka.max.request.size is given."""
 _TYPES = {
     "key": ("string", "binary"),
     "value": ("string", "binary"),
@@ -60,7 +63,7 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
             raise UserError(f"the column {name} is {columns[name]}; a topic takes {' or '.join(allowed)}")
     version = whole({"txnversion": str(int(options["txnversion"]) + 1)}, "txnversion") if "txnversion" in options else 1
     return WriteOptions(
-        client=client,
+        client={"max.request.size": str(LARGEST_RECORD_BYTES), **client},
         topic=topic,
         exactly_once=boolean(options, "exactlyonce", default=True),
         application=options.get("txnappid"),
