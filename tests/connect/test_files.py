@@ -133,7 +133,7 @@ def test_parquet_half_written_and_in_pieces(tmp_path):
     assert [row["n"] for row in reader.look()] == list(range(10))
     assert reader.look() == []
     (folder / "c.parquet").write_text("no parquet at all")
-    with pytest.raises(UserError, match=r"c\.parquet is no Parquet file"):
+    with pytest.raises(UserError, match=r"c\.parquet is not a Parquet file"):
         reader.look()
 
 

@@ -1,6 +1,6 @@
 """Running a pipeline: once over what is there, continuously under supervision, or as a backfill beside the old output.
 
-One streaming query per output and one per dead-letter topic. A query that fails is started again from its checkpoint
+One streaming query per output, and one per topic with dead letters. A query that fails is started again from its checkpoint
 with a growing pause. After MAX_RESTARTS failures in a row the pipeline stops and reports the step, record and function
 that failed. A checkpoint belongs to one process at a time.
 """
@@ -25,7 +25,9 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over
 from ottla.pipelines.input_groups import InputGroups
+from ottla.pipelines.pins import folder_of
 from ottla.pipelines.pipeline import Pipeline, Step
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.topics import ensure_topics
@@ -41,6 +43,7 @@ _PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.uti
 share the Python function of a data source. Spark changes the environment variables of that function for one query while
 the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
 """
+_OTHER_QUERY = ("sources in the checkpoint offsets", "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
 
 
 class StepFailed(UserError):
@@ -128,43 +131,67 @@ class PipelineRun:
     def _prepare(self, step: Step, *, once: bool) -> list[Running]:
         queries: list[Running] = []
 
-        def declare() -> Any:
-            inputs = {name: build.input_frame(self._spark, port, self.settings) for name, port in step.reads.items()}
-            return step.function(**inputs)
-
-        result = _patiently(step, declare)
-        branches: Mapping[str, DataFrame] = result if isinstance(result, Mapping) else {"": result}
-        if set(branches) != set(step.writes):
-            raise StepFailed(
-                step.name, f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}"
-            )
-        for branch, frame in branches.items():
+        for branch, frame in self._frames(step).items():
             if not isinstance(frame, DataFrame):
                 raise StepFailed(step.name, f"the function gives a {type(frame).__name__}, not a DataFrame")
-            name = f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+            name = self._query_name(step, branch)
             writer = _patiently(
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
             queries.append(Running(name=name, step=step, start=_starter(step, writer)))
-        for name, port in step.reads.items():
-            if isinstance(port, Topic) and port.dead_letter:
-                queries.append(self._dead_letters(step, name, port, once=once))
-        return queries
+        letters = [query for query in letter_queries(self.steps) if query.step is step]
+        return queries + [self._dead_letters(query, once=once) for query in letters]
 
-    def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
-        frame = _patiently(step, lambda: build.dead_letters(build.decoded_topic(self._spark, port, self.settings)))
-        query = f"{self.pipeline.name}/{step.name}.{name}.dead-letters"
-        letters = (
-            frame.writeStream.format(self.settings.source_format)
-            .options(**self.settings.client_options(), topic=port.dead_letter or "")
-            .queryName(query.replace("/", "."))
-            .option("checkpointLocation", os.path.join(self.settings.checkpoints, query))
+    def _query_name(self, step: Step, branch: str) -> str:
+        return f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+
+    def _frames(self, step: Step) -> dict[str, DataFrame]:
+        """What the step writes, by output. A global table is pinned by the checkpoint of its query, and each output is a
+        query: the function is called for each output then."""
+        pinned = any(isinstance(port, TopicTable) and not port.changes for port in step.reads.values())
+        first = self._declared(step, next(iter(step.writes)))
+        if not pinned:
+            return first
+        return {branch: self._declared(step, branch)[branch] if number else first[branch]
+                for number, branch in enumerate(step.writes)}  # fmt: skip
+
+    def _declared(self, step: Step, branch: str) -> dict[str, DataFrame]:
+        checkpoint = os.path.join(self.settings.checkpoints, self._query_name(step, branch))
+
+        def declare() -> Any:
+            inputs = {
+                name: build.input_frame(self._spark, port, self.settings, folder_of(checkpoint, name))
+                for name, port in step.reads.items()
+            }
+            return step.function(**inputs)
+
+        result = _patiently(step, declare)
+        branches: dict[str, DataFrame] = dict(result) if isinstance(result, Mapping) else {"": result}
+        if set(branches) != set(step.writes):
+            raise StepFailed(
+                step.name, f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}"
+            )
+        return branches
+
+    def _dead_letters(self, query: LetterQuery, *, once: bool) -> Running:
+        settings = replace(self.settings, starting={}) if query.whole else self.settings
+        folder = os.path.join(settings.checkpoints, self.pipeline.name)
+        take_over(folder, query, build.checkpoint_position)
+        name = f"{self.pipeline.name}/{query.name}"
+        frame = _patiently(
+            query.step, lambda: dead_letters(build.topic_records(self._spark, query.topic, settings), query)
         )
-        if self.settings.source_format == "ottla":
-            letters = letters.option("exactlyOnce", str(self.settings.exactly_once).lower())
-        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=step.trigger)
-        return Running(name=query, step=step, start=_starter(step, letters))
+        letters = (
+            frame.writeStream.format(settings.source_format)
+            .options(**settings.client_options(), topic=query.dead_letter)
+            .queryName(name.replace("/", "."))
+            .option("checkpointLocation", os.path.join(settings.checkpoints, name))
+        )
+        if settings.source_format == "ottla":
+            letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
+        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=query.step.trigger)
+        return Running(name=name, step=query.step, start=_starter(query.step, letters))
 
     def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
         """All of `mine` to their ends, a few at a time: each starts Python workers that must come up in seconds."""
@@ -324,7 +351,8 @@ def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
 
 def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
     if isinstance(port, TopicTable):
-        return replace(port, topic=replace(port.topic, name=new.name)) if isinstance(new, Topic) else port
+        topic = _read_from(port.topic, new, suffix)
+        return replace(port, topic=topic) if isinstance(topic, Topic) else port
     if isinstance(port, Topic):
         letters = port.dead_letter + suffix if port.dead_letter else None
         return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)
@@ -340,6 +368,11 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
+    if any(words in text for words in _OTHER_QUERY):
+        return (
+            "the step has other inputs, joins or aggregates than its checkpoint: run it as it was, or create new outputs "
+            "with `ottla pipeline backfill`"
+        )
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
 

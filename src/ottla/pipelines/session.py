@@ -22,6 +22,7 @@ from ottla.model.user_error import UserError
 from ottla.system.owned_folders import private_temporary_folder
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
@@ -29,12 +30,15 @@ _STEPS = "OTTLA_STEPS_PATH"
 _SECRET = re.compile(r"secret|password|token|credential|access[._-]?key|\.sas\b|account[._]key", re.IGNORECASE)
 """Names of Spark's settings whose values `ps` must not show."""
 _MISSING_FLAG = "--add-modules=jdk.incubator.vector"
+STATE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""Spark's name: shuffles and state have one number. Each state partition costs time in each micro-batch."""
 _CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
+    STATE_PARTITIONS: "4",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -75,7 +79,7 @@ def spark(
             settings |= {
                 "spark.driver.memory": "768m",
                 "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
-                "spark.sql.shuffle.partitions": "2",
+                STATE_PARTITIONS: "2",
                 "spark.default.parallelism": "2",
                 "spark.sql.codegen.wholeStage": "false",
             }
@@ -86,11 +90,24 @@ def spark(
             builder = builder.config(key, whole[key])
         with _stderr_to(log_file), _in_a_file(hidden):
             session = builder.getOrCreate()
+        if not local and STATE_PARTITIONS not in (config or {}):
+            session.conf.set(STATE_PARTITIONS, str(state_partitions(session.sparkContext)))
         session.sparkContext.setLogLevel("ERROR")
     from ottla.pipelines.datasource import OttlaDataSource
+    from ottla.pipelines.outputs.sources import FORMATS
 
-    session.dataSource.register(OttlaDataSource)
+    for source in (OttlaDataSource, *FORMATS):
+        session.dataSource.register(source)
     return session
+
+
+def state_partitions(context: SparkContext) -> int:
+    """As many as the cluster has cores: those that were asked for, else those that are there now. A checkpoint keeps the
+    number of its first start."""
+    conf = context.getConf()
+    executors = int(conf.get("spark.executor.instances", "0")) * int(conf.get("spark.executor.cores", "1"))
+    cores = executors or int(conf.get("spark.cores.max", "0")) or context.defaultParallelism
+    return max(int(_CONFIG[STATE_PARTITIONS]), cores)
 
 
 def _remote_session(address: str, config: Mapping[str, str]) -> SparkSession:

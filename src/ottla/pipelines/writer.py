@@ -35,6 +35,9 @@ HELD_BYTES = 32 * 1024 * 1024
 """Rows that a task gathers before its transaction opens: most tasks are evaluated completely by then."""
 LONG_TIMEOUT_MS = 900_000
 """Of the transaction of a task that has more rows: what brokers accept unless `transaction.max.timeout.ms` differs."""
+LARGEST_RECORD_BYTES = 104_857_600
+"""The largest request that a broker takes by default (socket.request.max.bytes). The topic's max.message.bytes decides, not
+the producer's max.request.size, unless the option kafka.max.request.size is given."""
 _TYPES = {
     "key": ("string", "binary"),
     "value": ("string", "binary"),
@@ -88,7 +91,7 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
         raise UserError(f"onMarkersLost is fail or write, not {lost!r}")
     checkpoint = options.get("checkpointlocation") if exactly_once and lost == "fail" else None
     return WriteOptions(
-        client=client,
+        client={"max.request.size": str(LARGEST_RECORD_BYTES), **client},
         topic=topic,
         exactly_once=exactly_once,
         application=options.get("txnappid"),

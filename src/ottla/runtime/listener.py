@@ -13,11 +13,11 @@ from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
+from ottla.runtime.busy_poll import BusyPoll
 from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
 from ottla.runtime.connection_rates import ConnectionRates
 from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener_security import ListenerSecurity
-from ottla.runtime.lookout import Lookout
 from ottla.runtime.request_memory import RequestMemory
 from ottla.runtime.response_memory import ResponseMemory
 from ottla.security.hosts import network_of, plain_address
@@ -120,7 +120,7 @@ class Listener:
         """Connections of nodes on a listener for all, which took their socket from the reserve."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._hangups = Hangups(self._loop)
-        self.lookout = Lookout(self._loop, limits.busy_poll_us)
+        self.busy_poll = BusyPoll(self._loop, limits.busy_poll_us)
 
     @property
     def port(self) -> int:

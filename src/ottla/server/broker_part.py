@@ -28,7 +28,7 @@ from ottla.replication.fetchers import Fetchers
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import Throttle
 from ottla.runtime.timers import LoopTimers
-from ottla.server.checks.walk_threads import WalkThreads
+from ottla.server.checks.record_threads import RecordThreads
 from ottla.server.cluster.controller_channel import ActiveControllerChannel
 from ottla.server.cluster.peers import BrokerPeers
 from ottla.server.cluster.quorum import QuorumMember
@@ -102,7 +102,7 @@ class BrokerPart:
             make_transactions=make_transactions,
             peers=self._peers,
             schemas=self._make_schemas(),
-            walks=WalkThreads(),
+            record_workers=RecordThreads(),
             leader_throttle=Throttle(
                 self._clock,
                 config.node_id,
@@ -247,8 +247,8 @@ class BrokerPart:
             self.broker.transactions.close()
         if self.broker.schemas is not None:
             self.broker.schemas.close()
-        if self.broker.walks is not None:
-            self.broker.walks.close()
+        if self.broker.record_workers is not None:
+            self.broker.record_workers.close()
         self._registration.stop()
         await self._replication.stop()
         self.broker.producer_ids.close()
@@ -276,7 +276,7 @@ class BrokerPart:
 
     def _on_brokers_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if delta.brokers or delta.reloaded:
-            self.broker.departed.on_metadata(delta, image, self._clock.monotonic_ms())
+            self.broker.recently_fenced.on_metadata(delta, image, self._clock.monotonic_ms())
 
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""

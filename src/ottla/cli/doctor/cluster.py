@@ -107,8 +107,9 @@ def _brokers(cluster: Cluster) -> Iterator[Finding]:
 
 def _settings(cluster: Cluster) -> Iterator[Finding]:
     """Properties of each broker's file that Kafka does not know: a typing mistake, or a setting of a different product."""
-    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.env.config.load import unknown_lines
+    from ottla.model.config_source import ConfigSource
 
     for broker in cluster.describe("describeCluster").brokers:
         node = str(broker.node_id)

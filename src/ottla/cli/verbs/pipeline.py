@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.options.combinations import refuse_together
+from ottla.cli.options.output_format import output_option
 from ottla.cli.options.settings_file import settings_option
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_access, web_options
 from ottla.model.peer_text import visible
@@ -213,14 +214,7 @@ def stop(name: str, state: str | None) -> None:
 
 @pipeline.command()
 @click.argument("name")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+@output_option("table", "json")
 @_STATE
 def status(name: str, output: str, state: str | None) -> None:
     """Show rows, rates, lag, state size and errors of a started pipeline."""
@@ -248,14 +242,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 @pipeline.command("list")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+@output_option("table", "json")
 @_STATE
 def list_(output: str, state: str | None) -> None:
     """List the pipelines that were started with this state directory."""
@@ -282,9 +269,7 @@ def validate(file: str, name: str | None) -> None:
 @pipeline.command()
 @click.argument("file")
 @click.option("--name", help="Use only the pipeline of this name.")
-@click.option(
-    "-o", "--output", type=click.Choice(["svg", "json"]), default="svg", show_default=True, help="Format of the output."
-)
+@output_option("svg", "json")
 def graph(file: str, name: str | None, output: str) -> None:
     """Draw the graph of steps, topics and tables as SVG."""
     from ottla.pipelines.graph import graph as as_json

@@ -71,9 +71,10 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
 def describe(target: Target, name: str) -> None:
     """Show the partitions of a topic, their sizes, and the settings that differ from the defaults."""
     from ottla.cli.terminal.output import show, show_tree
-    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.client.offsets import end_offsets
     from ottla.client.topics import describe_topics
+    from ottla.model.config_source import ConfigSource
     from ottla.model.ids import uuid_to_str
 
     with target.cluster() as cluster:

@@ -158,7 +158,7 @@ def _parquet_rows(path: str, begin: int) -> Iterator[tuple[Any, int]]:
                         first += batch.num_rows
                 first = after
     except pa.ArrowException as problem:
-        raise UserError(f"{path} is no Parquet file: {str(problem).splitlines()[0]}") from problem
+        raise UserError(f"{path} is not a Parquet file: {str(problem).splitlines()[0]}") from problem
 
 
 def _check_values(path: str, group: Any) -> None:
@@ -175,7 +175,7 @@ def _check_values(path: str, group: Any) -> None:
 def _has_footer(path: str) -> bool:
     with open(path, "rb") as file:
         if file.read(len(_FOOTER)) not in {_FOOTER, b""}:
-            raise UserError(f"{path} is no Parquet file: it does not begin as one")
+            raise UserError(f"{path} is not a Parquet file: it does not begin as one")
         file.seek(0, 2)
         if file.tell() < 3 * len(_FOOTER):
             return False
