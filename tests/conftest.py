@@ -14,6 +14,9 @@ from tests.support.class_archives import spark_environment
 from tests.support.kafka_jars import Unavailable, fetch
 from tests.support.kafka_tools import Result, run_tool
 from tests.support.kcat import kcat, run_kcat
+from tests.support.sql_databases import postgresql_server, postgresql_uri, sql_uri
+
+__all__ = ["postgresql_server", "postgresql_uri", "sql_uri"]
 
 # A shell that starts a command with `&` lets it ignore Ctrl-C, and every child of it too: tests that press Ctrl-C would
 # wait for ever.

@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Modules that run only in a program that has these: a session of Spark, a run of pytest.
-HOSTED = {"pyspark": {"pipelines", "demo", "pyspark_ottla"}, "pytest": {"testing"}}
+SPARK_FORMATS = {"pyspark_ottla", *(f"pyspark_ottla_{name}" for name in ("delta", "files", "iceberg", "sql"))}
+HOSTED = {"pyspark": {"pipelines", "demo", *SPARK_FORMATS}, "pytest": {"testing"}}
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -46,7 +47,7 @@ def test_every_import_is_declared() -> None:
     for path in paths:
         part = path.relative_to(ROOT / "src").parts
         for package, at_once in imports(path):
-            if package in sys.stdlib_module_names or package in {"ottla", "pyspark_ottla"}:
+            if package in sys.stdlib_module_names or package in {"ottla", *SPARK_FORMATS}:
                 continue
             if set(part) & HOSTED.get(package, set()):
                 continue

@@ -111,10 +111,13 @@ def test_the_python_of_the_readme(tmp_path: Path) -> None:
 
 def test_the_pipeline_and_the_connector_of_their_page(terminal: Terminal) -> None:
     text = (ROOT / "docs/pipelines.md").read_text()
-    (pipeline,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    pipeline, tables = (block for block in blocks if "Pipeline(" in block)
     (connector,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (terminal.folder / "shop.py").write_text(pipeline)
     assert "2 steps, in order: large, totals" in terminal.run("ottla pipeline validate shop.py")
+    (terminal.folder / "tables.py").write_text(tables)
+    assert "3 steps, in order: seen, people, located" in terminal.run("ottla pipeline validate tables.py")
     database = terminal.folder / "shop.db"
     (terminal.folder / "orders.yaml").write_text(
         connector.replace("postgresql://app@localhost/shop", f"sqlite:///{database}")

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from ottla.pipelines import Pipeline, delta, sql_table, table_of, topic, view
+from ottla.pipelines import Pipeline, changes_of, delta, join, join_tables, sql_table, table_of, topic, view
 
 TABLES = os.environ.get("OTTLA_TABLES", "tables")
 DATABASE = f"sqlite:///{TABLES}/vocabulary.db"
@@ -107,7 +107,22 @@ def pairs(left: DataFrame, right: DataFrame) -> DataFrame:
     return one.join(two, near).select("user", "a", "b")
 
 
-# Stream-table and foreign-key join: the user's row, and by its country another table's row. A tombstone removes a row.
+# Stream-table join: the row that the user had at the event's time. The table is state by key.
+@vocabulary.step(reads={"events": EVENTS, "users": changes_of(USERS)}, writes=topic("placed", value="json", key="user"))
+def placed(events: DataFrame, users: DataFrame) -> DataFrame:
+    return join(events, users, on="user", how="left").select("id", "user", "country")
+
+
+# Table-table join by a foreign key, the country of a user: a table with tombstones. Without `foreign_key`, by the same key.
+@vocabulary.step(
+    reads={"users": changes_of(USERS), "countries": changes_of(COUNTRIES)},
+    writes=topic("located", value="json", key="_key", compacted=True),
+)
+def located(users: DataFrame, countries: DataFrame) -> DataFrame:
+    return join_tables(users, countries, how="left", foreign_key="country")
+
+
+# Global tables: whole tables for Spark's own joins, on any column. A tombstone removes a row.
 @vocabulary.step(
     reads={"events": EVENTS, "users": table_of(USERS), "countries": table_of(COUNTRIES)},
     writes=topic("enriched", value="json", key="user"),

@@ -38,11 +38,11 @@ class Walked:
     """How much each kind of thread has decompressed at once."""
 
     def __init__(self) -> None:
-        self.largest: dict[str, int] = {"loop": 0, "walks": 0}
+        self.largest: dict[str, int] = {"loop": 0, "records": 0}
         self._decompress = records_walk.decompress
 
     def __call__(self, codec: int, data: Any, limit: int) -> bytes:
-        kind = "walks" if threading.current_thread().name.startswith("walks") else "loop"
+        kind = "records" if threading.current_thread().name.startswith("records") else "loop"
         # What would be decompressed, before the limit refuses it.
         self.largest[kind] = max(self.largest[kind], min(limit, 1 << 30))
         return self._decompress(codec, data, limit)
@@ -101,4 +101,4 @@ def test_large_batches_are_walked_off_the_loop(tmp_path: Path, monkeypatch: pyte
     # The header's lie makes a plain topic look at the records too, and is corrected.
     assert answers == {topic: [0, 0, 0, 0] for topic in TOPICS}
     assert walked.largest["loop"] == LOOP_BYTES
-    assert walked.largest["walks"] > LOOP_BYTES
+    assert walked.largest["records"] > LOOP_BYTES

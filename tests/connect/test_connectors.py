@@ -163,7 +163,7 @@ def test_bad_records_stop_pass_or_go_to_the_dead_letters(client, tmp_path):
         "topics": "mixed",
         "connection.url": f"sqlite:///{tmp_path / 'x.db'}",
     }
-    with pytest.raises(UserError, match=r"mixed-0 offset 1: the value is no JSON.*errors.tolerance"):
+    with pytest.raises(UserError, match=r"mixed-0 offset 1: the value is not JSON.*errors.tolerance"):
         run_connector(config, client, once=True)
     config |= {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "mixed-dead"}
     assert run_connector(config, client, once=True) == 4

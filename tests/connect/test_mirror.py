@@ -264,7 +264,7 @@ def test_names_and_circles():
             RemoteTopics(config)
     for config, words in [
         ({"sync.topic.configs.enabled": "maybe"}, "true or false"),
-        ({"config.properties.exclude": "("}, "config.properties.exclude is no list of regular expressions"),
+        ({"config.properties.exclude": "("}, "config.properties.exclude is not a list of regular expressions"),
         ({"use.defaults.from": "me"}, "source or target"),
     ]:
         with pytest.raises(UserError, match=words):

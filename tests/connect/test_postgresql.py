@@ -8,23 +8,18 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from ottla.connect.databases import connect_sql
 from ottla.connect.sinks.base import DELETED, Work
-from ottla.connect.sinks.sql import SqlSink, connect_sql
+from ottla.connect.sinks.sql import SqlSink
 from ottla.connect.sources.sql import read_after, read_table
 from ottla.model.user_error import UserError
-from tests.support.kafka_jars import Unavailable
-from tests.support.postgresql import postgresql
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def uri():
-    try:
-        with postgresql() as address:
-            yield address
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+@pytest.fixture
+def uri(postgresql_uri) -> str:
+    return postgresql_uri
 
 
 def test_rows_and_their_marker_are_one_transaction(uri):
@@ -119,7 +114,7 @@ def test_rows_of_one_time_across_the_limit(uri):
     connection.close()
     place, found = None, []
     while True:
-        rows, place = read_after(uri, "public.same_time", "timestamp", timestamp="at", after=place, limit=3)
+        rows, place = read_after(uri, "same_time", "timestamp", timestamp="at", after=place, limit=3)
         if not rows.num_rows:
             break
         found += rows.column("id").to_pylist()

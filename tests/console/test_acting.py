@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+from ottla.client.configs import ConfigResourceType, describe_configs
 from ottla.client.settings import client_settings
 from ottla.console.cluster import acting
 from ottla.console.cluster.access import AclRow, create_acl, delete_acl, list_acls, list_users
 from ottla.console.errors import ConsoleError
+from ottla.model.config_source import ConfigSource
 from ottla.security.web import WebAccessError
 from tests.console.secured_cluster import (
     ALLOW,

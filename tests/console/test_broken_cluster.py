@@ -46,11 +46,11 @@ def test_a_broker_is_down(tmp_path: Path) -> None:
                 assert console.get(path).status_code == 200, path
             page = console.get("/topics/spread/messages")
             assert page.status_code == 200
-            assert f"Nobody leads partition {down - 1} now" in page.text
+            assert f"No broker leads partition {down - 1} now" in page.text
             assert [n for n in range(30) if f"message {n}<" in page.text] == [n for n in range(30) if n % 3 != down - 1]
             alone = console.get(f"/topics/spread/messages?partition={down - 1}")
             assert alone.status_code == 503
-            assert f"Nobody leads partition {down - 1} of spread now" in alone.text
+            assert f"No broker leads partition {down - 1} of spread now" in alone.text
 
 
 def test_groups_of_any_name_have_their_page(console: ServedConsole, new_name) -> None:
@@ -62,6 +62,6 @@ def test_groups_of_any_name_have_their_page(console: ServedConsole, new_name) ->
     for group in ODD_GROUPS:
         path = f"/groups/{quote(group, safe='')}"
         console.until("/groups", path)
-        assert "Set offsets anew" in console.get(path).text, group
+        assert "Reset offsets" in console.get(path).text, group
         assert console.post(f"{path}/delete", confirm=group).status_code == 200
     assert "with/slash" not in console.get("/groups").text

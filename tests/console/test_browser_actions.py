@@ -213,7 +213,7 @@ def test_offsets_are_set_anew_after_a_dry_run_and_a_group_is_deleted(stage: Serv
         )
     wait_until(lambda: page.goto("/groups") and page.get_by_role("link", name=group).count())
     page.get_by_role("link", name=group).click()
-    page.get_by_text("Set offsets anew").click()
+    page.get_by_text("Reset offsets").click()
     control(page, "To").select_option("shift")
     page.get_by_label("Time, offset or shift").fill("-10")
     page.get_by_role("button", name="Show what would change").click()

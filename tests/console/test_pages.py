@@ -379,8 +379,8 @@ def test_what_is_not_there_is_said_in_words(console: ServedConsole, path: str, s
 @pytest.mark.parametrize(
     ("params", "says"),
     [
-        ({"begin": "offset", "at": "x"}, "no offset"),
-        ({"begin": "time", "at": "soon"}, "no time"),
+        ({"begin": "offset", "at": "x"}, "not an offset"),
+        ({"begin": "time", "at": "soon"}, "not a time"),
         ({"begin": "sideways"}, "none of newest"),
         ({"value_format": "klingon"}, "unknown format"),
         ({"partition": "x"}, "not a whole number"),

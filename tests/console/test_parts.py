@@ -27,13 +27,13 @@ from ottla.console.messages.browse import parse_time_ms
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.export import as_csv, as_json_lines
 from ottla.console.messages.filters import Filter, parse_path
-from ottla.console.messages.record import BrowsedRecord, time_text
+from ottla.console.messages.record import SHOWN_HEADERS, BrowsedRecord, from_message, time_text
 from ottla.console.messages.span import Stretch, TopicSpan
 from ottla.console.messages.write import parse_bytes, parse_headers
 from ottla.console.pages import access as access_page
 from ottla.console.pages.overview import concerns
 from ottla.console.registry_client import ConsoleRegistry
-from ottla.console.render import size, span
+from ottla.console.render import render, size, span
 from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import check_password, hash_password
 from tests.console.apart import run_apart
@@ -126,8 +126,25 @@ def test_a_topic_answers_when_all_its_leaders_do() -> None:
 def test_a_concern_leads_to_the_page_of_a_group_of_any_name() -> None:
     seen, name = snapshot(100, 10, 3), "a/b?c#"
     seen.groups[name] = replace(seen.groups.pop("g"), id=name, state="Empty")
-    (concern,) = concerns(seen, {name: ReadLag(7, 1.0)})
+    (concern,) = concerns(seen, {name: ReadLag(7, 61.0)})
     assert concern.href == "/groups/a%2Fb%3Fc%23"
+
+
+@pytest.mark.parametrize(
+    ("lag", "alarms"),
+    [
+        (ReadLag(7, 59.0), 0),
+        (ReadLag(7, 61.0), 1),
+        (ReadLag(7, 1.0, at_least=True), 1),
+        (ReadLag(7, None), 1),
+        (ReadLag(0, 0.0), 0),
+    ],
+    ids=["a batch behind", "stopped", "behind since the first look", "unknown", "all read"],
+)
+def test_a_query_commits_without_members_and_is_no_alarm_while_it_moves(lag: ReadLag, alarms: int) -> None:
+    seen = snapshot(100, 10, 3)
+    seen.groups["g"] = replace(seen.groups["g"], state="Empty")
+    assert len(concerns(seen, {"g": lag})) == alarms
 
 
 def committed_of(seen: ClusterSnapshot) -> int:
@@ -266,7 +283,7 @@ def test_times_as_people_write_them(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "10m", "-10 weeks", "31.01.2026"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ConsoleError, match="is no time"):
+    with pytest.raises(ConsoleError, match="is not a time"):
         parse_time_ms(text, NOW)
 
 
@@ -277,6 +294,29 @@ def test_times_out_of_this_world_are_shown_as_they_are() -> None:
 
 def record(value: bytes | None, key: bytes | None = None) -> BrowsedRecord:
     return BrowsedRecord("t", 0, 1, 1000, "CreateTime", key, value, (("h", b"\xff"),))
+
+
+def test_a_page_shows_the_first_headers_of_a_record() -> None:
+    """A record of 1 MB has half a million headers, and a page of such records was more than 1 GB of HTML."""
+
+    class Message:
+        topic, key, value, error = (lambda _self, got=got: got for got in ("t", b"k", b"v", None))
+        partition = offset = lambda _self: 0
+
+        def timestamp(self) -> tuple[int, int]:
+            return 1, 1000
+
+        def headers(self) -> list[tuple[str, bytes]]:
+            return [(f"name-{number}" + "n" * 5_000, b"x" * 5_000) for number in range(1_000)]
+
+    shown = from_message(Message())
+    assert (len(shown.headers), shown.more_headers) == (SHOWN_HEADERS, 1_000 - SHOWN_HEADERS)
+    part = Decoder(ConsoleRegistry("")).decode(b"x")
+    html = render("message_rows.html", rows=[(shown, part, part)])
+    assert len(html) < 600_000
+    assert "800 more" in html
+    exported = from_message(Message(), None)
+    assert (len(exported.headers), exported.more_headers) == (1_000, 0)
 
 
 def test_csv_never_becomes_a_formula_and_bytes_survive() -> None:

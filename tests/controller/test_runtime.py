@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.controller.node import CLUSTER_ID, Node, node_properties, started
 from tests.controller.own_node import broker_registration
+from tests.support.images import broker_config
 
 from ottla.controller.state import ControllerRequestContext
 from ottla.metadata.image import MetadataImage
@@ -56,7 +57,7 @@ def test_a_new_cluster_has_its_features_and_its_broker(node: Node) -> None:
     assert node.image.elr_enabled
     assert node.image.brokers[1].active
     assert node.image.controllers[1].listeners["CONTROLLER"].port == 9093
-    assert node.image.broker_config(1) == {"min.insync.replicas": "1"}
+    assert broker_config(node.image, 1) == {"min.insync.replicas": "1"}
     assert node.image == node.state.image
 
 

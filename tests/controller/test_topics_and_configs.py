@@ -129,6 +129,19 @@ def test_partitions_only_grow(node: Node) -> None:
     assert set(node.image.topics_by_name["exists"].partitions) == {0, 1, 2}
 
 
+def test_partitions_of_all_topics_of_a_request_have_one_limit(node: Node) -> None:
+    """Each topic had 10,000 of its own: 500 topics were 5 million partitions in one request."""
+    for name in ("p", "q", "r"):
+        create(node, CreatableTopic(name, 1, 1))
+    before = node.raft.end_offset
+    topics = [CreatePartitionsTopic(name, count, None) for name, count in (("p", 6_001), ("q", 4_002), ("r", 4_001))]
+    answers = {r.name: (r.error_code, r.error_message) for r in node.submit(CreatePartitionsRequest(topics), 3).results}
+    assert answers == {
+        "p": (0, None), "q": (44, "Excessively large number of partitions per request."), "r": (0, None)
+    }  # fmt: skip
+    assert node.raft.end_offset - before == 10_000
+
+
 def test_deleting_by_name_and_by_id(node: Node) -> None:
     create(node, CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1))
     topic_id = node.image.topics_by_name["a"].id

@@ -242,7 +242,7 @@ def test_the_file_that_kafka_ships_loads_unchanged() -> None:
     assert config.node_id == config.broker_id == 1
     assert config.is_broker
     assert config.is_controller
-    assert config.broker_listeners == (Endpoint("PLAINTEXT", "PLAINTEXT", None, 9092),)
+    assert config.endpoints.listeners[0] == Endpoint("PLAINTEXT", "PLAINTEXT", None, 9092)
     assert config.controller_listeners == (Endpoint("CONTROLLER", "PLAINTEXT", None, 9093),)
     assert config.advertised_broker_listeners == (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),)
     assert config.advertised_controller_listeners == (Endpoint("CONTROLLER", "PLAINTEXT", "localhost", 9093),)

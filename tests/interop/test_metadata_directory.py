@@ -23,6 +23,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
 from tests.controller.node import Node, node_properties
 from tests.interop.settled import await_settled
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.images import broker_config
 from tests.support.kafka_tools import (
     ConfigCommand,
     DumpLogSegments,
@@ -147,7 +148,7 @@ def test_we_start_on_a_directory_of_kafka(tmp_path: Path, kafka_tool: Tool, *, d
     assert image_topics(node.image) == theirs
     assert node.image.topic_config("a") == {"retention.ms": "9"}
     assert node.image.topic_config("b") == {"cleanup.policy": "compact"}
-    assert node.image.broker_config(1) == {"log.retention.ms": "4242", "min.insync.replicas": "1"}
+    assert broker_config(node.image, 1) == {"log.retention.ms": "4242", "min.insync.replicas": "1"}
     assert node.image.metadata_version == 30
     assert node.raft.kraft_version == int(dynamic)
     node.join(_clean_shutdown_epoch(kafka.data_dir) if stop == "clean" else -1)

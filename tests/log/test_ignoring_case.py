@@ -38,7 +38,7 @@ def test_the_second_name_is_refused_and_the_first_keeps_its_records(tmp_path: Pa
     store = opened(IgnoringCase(), tmp_path)
     first = store.create(UPPER, Uuid(b"u" * 16), CONFIG, NOW)
     append(first, b"kept", leader_epoch=0)
-    with pytest.raises(KafkaError, match="does not tell orders-0 from Orders-0") as refused:
+    with pytest.raises(KafkaError, match="does not distinguish orders-0 from Orders-0") as refused:
         store.create(LOWER, Uuid(b"l" * 16), CONFIG, NOW)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert not store.directories[0].offline, "nothing is wrong with the disk"
@@ -60,7 +60,7 @@ def test_a_move_does_not_end_in_the_folder_of_another_topic(tmp_path: Path) -> N
     store = opened(IgnoringCase(), here, there)
     store.create(UPPER, Uuid(b"u" * 16), CONFIG, NOW, directory=str(there))
     store.create(LOWER, Uuid(b"l" * 16), CONFIG, NOW, directory=str(here))
-    with pytest.raises(KafkaError, match="does not tell orders-0 from Orders-0"):
+    with pytest.raises(KafkaError, match="does not distinguish orders-0 from Orders-0"):
         store.create_future(LOWER, str(there), NOW)
     assert [path.name for path in there.glob("*-future")] == []
     store.shutdown(NOW)

@@ -171,10 +171,10 @@ def test_stray_metadata_and_foreign_folders_are_left_alone(dirs: list[Path], mon
     assert store.logs() == {}
     log = store.create(A1, TOPIC_ID, CONFIG, NOW)
     append(log, b"x")
-    assert f"log.stray directory={dirs[0] / stray}" in said.getvalue()
+    assert f"log.set_aside directory={dirs[0] / stray}" in said.getvalue()
     store.mark_stray(A1, NOW)
     [folder] = dirs[0].glob("a-1.*-stray")
-    assert f"log.stray directory={folder}" in said.getvalue()
+    assert f"log.set_aside directory={folder}" in said.getvalue()
     assert store.remove_due_files(NOW + 10**9) == 0
     store.shutdown(NOW)
 

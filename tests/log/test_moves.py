@@ -15,7 +15,7 @@ from tests.log.stepped_disk import NOW, Killed, SteppedDisk
 
 from ottla.env.config import TopicConfig
 from ottla.log.checkpoints import read_offsets
-from ottla.log.found_logs import Assignment
+from ottla.log.log_choice import Assignment
 from ottla.log.log_store import LogStore
 from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import ErrorCode, KafkaError
@@ -192,12 +192,14 @@ def test_an_open_transaction_moves_with_its_log() -> None:
     store = moving(SteppedDisk(), copied=False)
     log = log_of(store)
     append(log, b"open", producer_id=7, epoch=1, sequence=0, transactional=True, leader_epoch=3)
-    guard = log.producers.start_verification(8, 0, 0, NOW)
+    verification_guard = log.producers.start_verification(8, 0, 0, NOW)
     catch_up(store)
     moved = store.moves.promote(PLACE, NOW)
     assert moved.last_stable_offset == RECORDS
     assert moved.offsets.first_unstable_offset == RECORDS
-    assert moved.producers.start_verification(8, 0, 0, NOW) == guard, "a verification under way is not forgotten"
+    assert moved.producers.start_verification(8, 0, 0, NOW) == verification_guard, (
+        "a verification under way is not forgotten"
+    )
 
 
 def test_a_producer_whose_records_are_gone_is_still_known() -> None:

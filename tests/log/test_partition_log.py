@@ -9,7 +9,7 @@ import pytest
 from ottla.env.config import TopicConfig
 from ottla.log.log_append import UnexpectedAppendOffsetError
 from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import delete_old_segments, expired_segments
+from ottla.log.retention import delete_old_segments
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -272,7 +272,7 @@ class TestDeletion:
         assert delete_old_segments(small_log, oldest + 1001) == 1
         delete_old_segments(small_log, NOW + 10_000)
         assert (small_log.size_bytes, small_log.log_start_offset, small_log.log_end_offset) == (0, 100, 100)
-        assert expired_segments(small_log, NOW + 10**12) == []
+        assert delete_old_segments(small_log, NOW + 10**12) == 0
         assert append(small_log, b"next") == 100
 
     def test_not_past_the_high_watermark(self, small_log: PartitionLog) -> None:
@@ -436,10 +436,10 @@ class TestTransactions:
         with pytest.raises(KafkaError) as refused:
             log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW)
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
-        guard = log.producers.start_verification(1, 0, 0, NOW)
-        assert guard is not None
-        assert log.producers.start_verification(1, 3, 0, NOW) is guard
-        log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
+        verification_guard = log.producers.start_verification(1, 0, 0, NOW)
+        assert verification_guard is not None
+        assert log.producers.start_verification(1, 3, 0, NOW) is verification_guard
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW, verification_guard=verification_guard)
         assert log.producers.start_verification(1, 1, 0, NOW) is None
 
 

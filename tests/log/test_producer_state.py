@@ -156,7 +156,7 @@ def test_verification_knows_epochs(log: PartitionLog) -> None:
     first = log.producers.start_verification(9, 0, 5, NOW)
     assert first is not None
     data = batch(b"x", producer_id=9, epoch=5, sequence=0, transactional=True)
-    log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=first)
+    log.append_as_leader(data, leader_epoch=0, now_ms=NOW, verification_guard=first)
     assert log.producers.start_verification(9, 1, 5, NOW) is None
     assert log.producers.start_verification(9, 0, 6, NOW) is not None
     with pytest.raises(KafkaError) as error:
@@ -169,26 +169,26 @@ def test_verification_knows_epochs(log: PartitionLog) -> None:
 
 
 def test_a_guard_that_nothing_will_come_of_is_forgotten(log: PartitionLog) -> None:
-    guard = log.producers.start_verification(9, 0, 0, NOW)
-    assert guard is not None
+    verification_guard = log.producers.start_verification(9, 0, 0, NOW)
+    assert verification_guard is not None
     other = log.producers.start_verification(10, 0, 0, NOW)
     assert other is not None
-    log.producers.drop_verification(10, guard)
-    assert log.producers.verifications == {9: guard, 10: other}
-    log.producers.drop_verification(9, guard)
+    log.producers.drop_verification(10, verification_guard)
+    assert log.producers.verifications == {9: verification_guard, 10: other}
+    log.producers.drop_verification(9, verification_guard)
     assert log.producers.verifications == {10: other}
 
 
 def test_verification_holds_back_higher_sequences(log: PartitionLog) -> None:
     log.producers.verification_enabled = True
-    guard = log.producers.start_verification(9, 4, 0, NOW)
-    assert log.producers.start_verification(9, 2, 0, NOW) is guard
+    verification_guard = log.producers.start_verification(9, 4, 0, NOW)
+    assert log.producers.start_verification(9, 2, 0, NOW) is verification_guard
     data = batch(b"x", producer_id=9, epoch=0, sequence=4, transactional=True)
     with pytest.raises(KafkaError) as error:
-        log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW, verification_guard=verification_guard)
     assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     data = batch(b"x", producer_id=9, epoch=0, sequence=2, transactional=True)
-    log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=guard)
+    log.append_as_leader(data, leader_epoch=0, now_ms=NOW, verification_guard=verification_guard)
     assert log.producers.remove_expired(NOW + 10**9) == 0
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raft.kafka_directories import copied, raft_node
+from tests.support.images import broker_config
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataError, MetadataImage, PartitionRegistration
@@ -148,8 +149,8 @@ def test_features_and_configs() -> None:
     replayed(FeatureLevelRecord("group.version", 0), image=image)
     assert image.features == {"metadata.version": 30}
     replayed(ConfigRecord(4, "", "a", "1"), ConfigRecord(4, "1", "a", "2"), image=image)
-    assert image.broker_config(1) == {"a": "2"}
-    assert image.broker_config(2) == {"a": "1"}
+    assert image.configs[4, ""] == {"a": "1"}
+    assert image.configs[4, "1"] == {"a": "2"}
     replayed(ConfigRecord(4, "", "a", None), ConfigRecord(4, "", "b", None), image=image)
     assert (4, "") not in image.configs
 
@@ -266,7 +267,7 @@ def test_images_of_logs_that_kafka_wrote(kind: str, tmp_path: Path) -> None:
         assert whole.topics_by_name["t2"].id == uuid_from_str("VErBM-s3SUeq2wV46IckCw")
         assert len(whole.topics_by_name["t2"].partitions) == 4
         assert whole.topic_config("t2") == {"cleanup.policy": "compact"}
-        assert whole.broker_config(1) == {"min.insync.replicas": "1", "log.retention.ms": "77777"}
+        assert broker_config(whole, 1) == {"min.insync.replicas": "1", "log.retention.ms": "77777"}
     else:
         (topic,) = whole.topics_by_name.values()
         assert (topic.name, topic.id) == ("t1", uuid_from_str("iWb0hcd0T1u7S3FQ9Du6ew"))

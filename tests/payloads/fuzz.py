@@ -24,6 +24,7 @@ from ottla.connect.converters import ConvertError, converter
 from ottla.console.messages.decode import Decoder
 from ottla.model.errors import KafkaError
 from ottla.payloads.avro import AvroError, AvroReader
+from ottla.pipelines.avro_reading import AvroDecoder
 from ottla.protocol.records import iterate_records
 from ottla.protocol.records_check import next_checked_spans
 from ottla.protocol.records_header import HEADER_BYTES, batch_size_at
@@ -105,7 +106,7 @@ def targets() -> list[Target]:
     reading = AvroReader(TREE)
     found: list[Target] = [
         (avro, reading.read, AvroError),
-        (avro, AvroReader(TREE, reader=NARROW).read, AvroError),
+        (avro, AvroDecoder((json.dumps(TREE),), (json.dumps(NARROW),), 5).read, ValueError),
         (avro, AvroSchema(json.dumps(TREE)).validator(), AvroError),
         (text, JsonSchema(json.dumps(PATTERNS)).validator(), ValueError),
         (b"[" * 150 + b"]" * 150, JsonSchema("{}").validator(), ValueError),

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.pipelines.analysis import problems
 from ottla.pipelines.build import RunSettings
+from ottla.pipelines.joins import join
 from ottla.pipelines.pipeline import Pipeline
-from ottla.pipelines.ports import delta, parquet, table_of, topic, view
+from ottla.pipelines.ports import changes_of, delta, files, iceberg, parquet, spark_table, table_of, topic, view
 
 ORDERS = topic("orders", value="json", schema="id long, page string, total double")
 PAGES = topic("pages", value="json", schema="page string, title string")
@@ -33,6 +34,28 @@ def test_a_pipeline_without_a_mistake(spark):
     count = lambda orders: orders.groupBy("page").count()  # noqa: E731 - the name of a step does not matter here
     assert analysed(spark, count, by_page, output_mode="update") == []
     assert analysed(spark, count, delta("tables/counts"), output_mode="complete") == []
+
+
+def test_tables_as_state_and_outputs_of_all_kinds(spark):
+    letters = topic("pages", value="json", schema="page string, title string", dead_letter="pages.bad")
+    reads = {"orders": ORDERS, "pages": changes_of(letters)}
+
+    def joined(orders, pages):
+        return join(orders, pages, on="page").select("id", "page", "title")
+
+    catalog = {"type": "sql", "uri": "sqlite:///nowhere.db"}
+    outputs = [
+        iceberg("shop.seen", catalog=catalog, keys=["id"], partition_by=["page"]),
+        files("tables/seen", format="json", partition_by=["page"]),
+        spark_table("delta", {"path": "tables/seen"}),
+        delta("tables/seen", keys=["id"]),
+    ]
+    for output in outputs:
+        assert analysed(spark, joined, output, reads=reads) == []
+    (problem,) = analysed(spark, joined, iceberg("shop.seen", catalog=catalog, keys=["number"]), reads=reads)
+    assert "the key 'number' of iceberg:shop.seen is no column" in problem
+    (problem,) = analysed(spark, joined, files("tables/seen", partition_by=["day"]), reads=reads)
+    assert "the partition column 'day' of parquet:tables/seen is no column" in problem
 
 
 def no_column(orders):
@@ -115,6 +138,20 @@ def test_a_table_that_a_step_before_makes_is_not_missing(spark, tmp_path):
     reads = {"orders": ORDERS, "table": delta(str(tmp_path / "missing"))}
     (problem,) = analysed(spark, reader, reads=reads)
     assert "missing" in problem
+
+
+def test_a_table_of_a_spark_format_that_a_step_before_makes_is_not_missing(spark, tmp_path):
+    table = spark_table("parquet", {"path": str(tmp_path / "made")})
+    made = Pipeline("shop")
+    made.step(reads={"orders": ORDERS}, writes=table)(whole)
+
+    def reader(orders, table):
+        return orders.join(table, "id")
+
+    made.step(reads={"orders": ORDERS, "table": table}, writes=OUT)(reader)
+    assert problems(spark, made, NOWHERE) == []
+    (problem,) = analysed(spark, reader, reads={"orders": ORDERS, "table": table})
+    assert "PATH_NOT_FOUND" in problem
 
 
 def test_validate_reports_every_step(spark, tmp_path, monkeypatch):

@@ -28,8 +28,9 @@ from ottla.pipelines.checkpoints import (
 )
 from ottla.pipelines.driver_lock import DriverFenced, DriverLock
 from ottla.pipelines.identity import check_identity
+from ottla.pipelines.pins import refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline
-from ottla.pipelines.ports import topic
+from ottla.pipelines.ports import changes_of, table_of, topic
 from ottla.pipelines.positions import Positions
 from ottla.pipelines.run import PipelineRun
 from ottla.tables.topics import ClusterTopics, settings_from
@@ -130,6 +131,39 @@ def test_what_a_checkpoint_is_bound_to(tmp_path, note, positions, pipeline, prob
         check_identity(pipeline, checkpoint, HERE)
     assert len(str(refusal.value).splitlines()) == 1
     assert "pipeline reset" in str(refusal.value)
+
+
+def test_dead_letters_are_bound_by_their_topic_and_not_by_a_step_of_a_similar_name(tmp_path):
+    there = ClusterTopics(cluster_id="here", topic_ids={"copy-rows.x": "id-1"})
+    positions = Positions(offsets={TopicPartition("copy-rows.x", 0): 3}, topic_ids={"copy-rows.x": "id-2"})
+    checkpoint = stored(tmp_path, {"cluster": "here"}, positions, "copy-rows.x~bad")
+    check_identity(reading("in"), checkpoint, there)  # no step reads the topic now
+    with pytest.raises(UserError, match="created again"):
+        check_identity(reading("copy-rows.x"), checkpoint, there)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "table", "source_format", "refused"),
+    [
+        ("s3a://bucket/a", table_of(topic("users")), "ottla", True),
+        ("hdfs://host/a", table_of(topic("users")), "ottla", True),
+        ("s3a://bucket/a", changes_of(topic("users")), "ottla", False),
+        ("s3a://bucket/a", table_of(topic("users")), "kafka", False),  # has no ends to store
+        ("/data/a", table_of(topic("users")), "ottla", False),
+    ],
+)
+def test_the_ends_of_a_global_table_need_a_local_checkpoint(checkpoints, table, source_format, refused):
+    made = Pipeline("tables")
+    made.step(reads={"rows": topic("in"), "users": table}, writes=topic("out"))(lambda rows, users: rows)
+    settings = RunSettings(bootstrap_servers="", checkpoints=checkpoints, source_format=source_format)
+    if not refused:
+        refuse_remote_tables(made.steps, settings)
+        return
+    with pytest.raises(
+        UserError, match=r"users with table_of.* use changes_of and join, or a local checkpoint"
+    ) as error:
+        refuse_remote_tables(made.steps, settings)
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_checkpoint_of_a_later_version_is_refused(tmp_path):

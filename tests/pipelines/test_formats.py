@@ -62,6 +62,9 @@ def test_avro_with_a_registry_csv_and_json(spark, registry):
     rows = spark.createDataFrame([(b"1,ada",), (b"x,bob",), (b"3,eve",)], "value binary")
     csv = decoded(rows, Format(kind="csv", schema="n int, name string"), "s").collect()
     assert [(row.value and row.value.n, row.error is not None) for row in csv] == [(1, False), (None, True), (3, False)]
+    odd = spark.createDataFrame([(b"\xff",), ("é".encode(),), (None,)], "value binary")
+    text = decoded(odd, Format(kind="text"), "s").collect()
+    assert [(row.value, row.error) for row in text] == [(None, "not UTF-8"), ("é", None), (None, None)]
     with pytest.raises(UserError, match="needs its schema"):
         decoded(rows, Format(kind="json"), "s")
     with pytest.raises(UserError, match="is no list of columns"):

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
 from ottla.connect.sinks.delta import read_delta
+from ottla.pipelines.avro_writing import avro_encoder
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.pipeline import Pipeline
-from ottla.pipelines.ports import topic, view
+from ottla.pipelines.ports import Format, topic, view
 from ottla.pipelines.run import PipelineRun, StepFailed
 from ottla.tables.query import topic_table
+from tests.interop.ottla_server import ROOT
 from tests.pipelines.conftest import Topics
 
 pytestmark = pytest.mark.timeout(600)
@@ -91,15 +99,92 @@ def test_large_records_empty_topics_and_none_at_all(spark, topics):
     name = topics.new("large", 2, max_message_bytes="8000000")
     frame = spark.range(1).selectExpr("repeat('x', 3000000) as value")
     where = topics.options(topic=name)
+    limited = where | {"kafka.max.request.size": "2000000"}
     with pytest.raises(Exception, match=r"3,000,000 bytes is larger.*max\.request\.size"):
-        frame.write.format("ottla").options(**where).mode("append").save()
-    frame.write.format("ottla").options(**where, **{"kafka.max.request.size": "6000000"}).mode("append").save()
+        frame.write.format("ottla").options(**limited).mode("append").save()
+    small = topics.options(topic=topics.new("small", 1))
+    with pytest.raises(
+        Exception, match=r"of 3,000,000 bytes is larger than the topic takes: raise its max\.message\.bytes"
+    ):
+        frame.write.format("ottla").options(**small).mode("append").save()
+    frame.write.format("ottla").options(**where).mode("append").save()
     read = spark.read.format("ottla").options(**topics.options(subscribe=name)).load()
     assert [row.n for row in read.selectExpr("length(value) as n").collect()] == [3_000_000]
     empty = topics.new("nothing", 2)
     assert spark.read.format("ottla").options(**topics.options(subscribe=empty)).load().count() == 0
     none = spark.read.format("ottla").options(**topics.options(subscribePattern="no-such-.*")).load()
     assert none.count() == 0
+
+
+HEAVY = Format(
+    kind="avro",
+    schema=json.dumps({
+        "type": "record", "name": "Heavy", "fields": [{"name": "n", "type": "long"}, {"name": "data", "type": "bytes"}],
+    }),
+)  # fmt: skip
+
+
+def copied(spark, topics, size, count, checkpoints):
+    """Large Avro values through a step that decodes and encodes them; the sizes that arrived."""
+    limit = str(size + 1_000_000)
+    name, target = topics.new("heavy", 1, max_message_bytes=limit), topics.new("heavy-out", 1, max_message_bytes=limit)
+    columns = pa.struct([("n", pa.int64()), ("data", pa.binary())])
+    write = avro_encoder((HEAVY.schema,), columns)
+    producer = Producer({"bootstrap.servers": topics.servers, "message.max.bytes": size + 1_000_000, "linger.ms": 0})
+    for number in range(count):
+        producer.produce(name, write({"n": number, "data": b"x" * size}))
+        producer.flush(60)
+    pipeline = Pipeline(f"{name}-p")
+
+    @pipeline.step(reads={"rows": topic(name, value=HEAVY)}, writes=topic(target, value=HEAVY))
+    def same(rows):
+        return rows.select("n", "data")
+
+    PipelineRun(spark, pipeline, RunSettings(bootstrap_servers=topics.servers, checkpoints=str(checkpoints))).once()
+    return [len(row["value"]) for row in topic_table({"bootstrap.servers": topics.servers}, target).to_pylist()]
+
+
+def test_large_records_pass_a_step_that_decodes_and_encodes_them(spark, topics, tmp_path):
+    assert copied(spark, topics, 5_000_000, 3, tmp_path) == [5_000_005] * 3
+
+
+_HEAVY_RUN = """
+import sys
+from pathlib import Path
+from ottla.pipelines.session import spark
+from tests.pipelines.test_odd_rows import At, copied
+
+session = spark("local[1]", config={"spark.driver.memory": "3g"}, log_file=sys.argv[2] + "/spark.log")
+assert copied(session, At(sys.argv[1]), 50_000_000, 6, Path(sys.argv[2])) == [50_000_005] * 6
+peaks = []
+for status in Path("/proc").glob("[0-9]*/status"):
+    command = status.with_name("cmdline")
+    if b"pyspark.daemon" in command.read_bytes() and sys.argv[3].encode() in status.with_name("environ").read_bytes():
+        peaks += [int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+print("worker peaks MB", sorted(peak // 1024 for peak in peaks))
+session.stop()
+assert peaks and max(peaks) < 1000 * 1024, peaks
+"""
+
+
+class At(Topics):
+    """Topics of a server that a different process started."""
+
+    def __init__(self, servers):
+        super().__init__(SimpleNamespace(bootstrap_servers=servers))
+
+
+@pytest.mark.soak
+def test_records_of_50_mb_need_memory_for_a_few_of_them(topics, tmp_path):
+    """300 MB of records in one batch: no Python worker holds more than 1 GB, and the JVM has 3 GB."""
+    mark = f"OTTLA_TEST_MARK={tmp_path.name}"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}", "OTTLA_TEST_MARK": tmp_path.name}
+    done = subprocess.run(
+        [sys.executable, "-c", _HEAVY_RUN, topics.servers, str(tmp_path), mark],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
 
 def test_csv_with_odd_columns(spark, topics, tmp_path):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from ottla.pipelines.session import state_partitions
 
 SCRIPT = """
 import subprocess, sys
@@ -44,3 +47,18 @@ def test_a_secret_is_not_on_the_command_line_and_steps_are_found(tmp_path: Path)
     )  # fmt: skip
     assert done.stdout.splitlines() == ["conf s3cret word=1 seen", "shown True False", "steps 2"], done.stderr[-2000:]
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "present_cores", "partitions"),
+    [
+        ({"spark.executor.instances": "6", "spark.executor.cores": "4"}, 2, 24),
+        ({"spark.cores.max": "12"}, 2, 12),
+        ({"spark.executor.cores": "4"}, 20, 20),
+        ({}, 2, 4),
+    ],
+)
+def test_state_partitions_follow_the_cluster(settings: dict[str, str], present_cores: int, partitions: int) -> None:
+    """Executors may not be there yet when the session starts: what was asked for counts first."""
+    context = SimpleNamespace(getConf=lambda: settings, defaultParallelism=present_cores)
+    assert state_partitions(context) == partitions  # type: ignore[arg-type]

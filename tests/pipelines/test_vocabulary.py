@@ -62,7 +62,7 @@ def newest(committed, topic: str) -> dict[str, dict]:
     return {row["key"].decode(): json.loads(row["value"]) for row in committed(topic)}
 
 
-# Twenty-eight small queries: on the second server they run with `make soak` only.
+# Thirty-two small queries: on the second server they run with `make soak` only.
 @pytest.mark.parametrize(
     "server", ["ottla", pytest.param("apache", marks=[pytest.mark.interop, pytest.mark.soak])], indirect=True
 )
@@ -72,12 +72,8 @@ def test_each_word_equals_pandas(spark, topics, committed, tmp_path, monkeypatch
     assert svg(vocabulary).count("<rect") == len(graph(vocabulary)["nodes"])
     written = [one for one in graph(vocabulary)["nodes"] if one["kind"] == "topic"]
     for one in {node["label"] for node in written} - {"words", "merged"}:
-        compact = {"cleanup_policy": "compact"} if one in {"users", "countries", "totals"} else {}
+        compact = {"cleanup_policy": "compact"} if one in {"users", "countries", "totals", "located"} else {}
         topics.make(one, 2, **compact)
-    first, more = made_up(400, 1, 0), made_up(300, 2, 10_000)
-    broken = ["{", '{"id": "x"}', "plain text"]
-    send(topics.servers, "events", [*first[:200], *broken, *first[200:]], None)
-    send(topics.servers, "more-events", more, None)
     users = [
         ("ada", {"name": "ada", "country": "cz"}),
         ("bob", {"name": "bob", "country": "uk"}),
@@ -89,6 +85,10 @@ def test_each_word_equals_pandas(spark, topics, committed, tmp_path, monkeypatch
         "countries",
         [("at", {"country": "at", "capital": "Vienna"}), ("cz", {"country": "cz", "capital": "Prague"})],
     )
+    first, more = made_up(400, 1, 0), made_up(300, 2, 10_000)
+    broken = ["{", '{"id": "x"}', "plain text"]
+    send(topics.servers, "events", [*first[:200], *broken, *first[200:]], None)
+    send(topics.servers, "more-events", more, None)
     settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path / "checkpoints"))
     PipelineRun(spark, vocabulary, settings).once()
     # Then a second run with late events: half a minute late counts, an hour late is too late for what was emitted.
@@ -168,12 +168,19 @@ def test_each_word_equals_pandas(spark, topics, committed, tmp_path, monkeypatch
         assert (row["country"], row["capital"]) == capital[row["user"]]
     assert len(values(committed, "enriched")) == len(everything)
 
+    placed = [(row["id"], row.get("country")) for row in values(committed, "placed")]
+    assert Counter(placed) == Counter((row.id, capital[row.user][0]) for row in everything.itertuples())
+    located = {row["key"].decode(): row["value"] and json.loads(row["value"]) for row in committed("located")}
+    assert {key: row and (row["country"], row.get("capital")) for key, row in located.items()} == {
+        "ada": ("at", "Vienna"), "bob": None, "eve": ("xx", None),
+    }  # fmt: skip
+
     highest = dict(database.execute("select user, highest from highest").fetchall())
     assert highest == everything.groupby("user").amount.max().to_dict()
     database.close()
 
     bad = committed("events.bad")
-    assert sorted({row["value"].decode() for row in bad}) == sorted(broken)
+    assert sorted(row["value"].decode() for row in bad) == sorted(broken)
     headers = {one["key"]: one["value"] for one in bad[0]["headers"]}
     assert headers["__connect.errors.topic"] == b"events"
     assert b"not json of the schema" in headers["__connect.errors.exception.message"]

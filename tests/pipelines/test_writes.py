@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.connect.exactly_once import ExactlyOnce, Fenced
+from ottla.connect.markers import forget_markers
 from ottla.connect.sender import Outgoing, Sender
+from ottla.connect.transactions import Transactions
 from ottla.model.user_error import UserError
-from ottla.pipelines.writer import write_options, write_task
+from ottla.pipelines import writer
+from ottla.pipelines.unfinished import expired_batch, retention_ms, unfinished_batch
+from ottla.pipelines.writer import BatchWriter, StreamWriter, write_options, write_task
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -80,16 +86,49 @@ def test_a_replayed_batch_is_written_once(spark, topics, committed, tmp_path):
     run()
     everything = Counter(f"v{n}".encode() for n in range(600))
     assert Counter(row["value"] for row in committed(target)) == everything
-    for batch in ("2", ".2.crc"):
-        (tmp_path / "c" / "commits" / batch).unlink()
+    forget_commit(tmp_path / "c", 2)
     run()
     assert Counter(row["value"] for row in committed(target)) == everything
-    # The same batch with other tasks would be skipped in parts: it is refused instead.
-    (tmp_path / "c" / "commits" / "2").unlink()
-    (tmp_path / "c" / "commits" / ".2.crc").unlink()
-    with pytest.raises(Exception, match="its parallelism changed in the middle"):
-        run(tasks=7)
+    # The batch is cut as at its first run, whatever the options are now.
+    forget_commit(tmp_path / "c", 2)
+    run(maxRecordsPerPartition="10")
     assert Counter(row["value"] for row in committed(target)) == everything
+    # Tasks that are split otherwise would be skipped in parts: that is refused.
+    forget_commit(tmp_path / "c", 2)
+    with pytest.raises(Exception, match="its parallelism changed in the middle"):
+        run(tasks=2)
+    assert Counter(row["value"] for row in committed(target)) == everything
+    # A batch whose markers may have expired is not written again without a word.
+    assert forget_markers({"bootstrap.servers": topics.servers}, query_id(tmp_path / "c"))
+    planned_before(tmp_path / "c", 2, days=8)
+    with pytest.raises(Exception, match=r"the markers of batch 2 of .* are gone"):
+        run()
+    assert Counter(row["value"] for row in committed(target)) == everything
+    # A query that stopped between two batches needs no markers.
+    (tmp_path / "c" / "commits" / "2").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    topics.send(source, [(b"k", b"v600")])
+    run()
+    everything[b"v600"] += 1
+    assert Counter(row["value"] for row in committed(target)) == everything
+
+
+def forget_commit(checkpoint, batch):
+    """As if the driver had died when all was written and before it noted that."""
+    for name in (str(batch), f".{batch}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
+def query_id(checkpoint):
+    return json.loads((checkpoint / "metadata").read_text())["id"]
+
+
+def planned_before(checkpoint, batch, days):
+    path = checkpoint / "offsets" / str(batch)
+    version, facts, *ends = path.read_text().splitlines()
+    planned = json.loads(facts)
+    planned["batchTimestampMs"] -= days * 86_400_000
+    path.write_text("\n".join([version, json.dumps(planned), *ends]))
+    path.with_name(f".{batch}.crc").unlink()
 
 
 def test_an_attempt_that_dies_leaves_nothing_and_a_zombie_cannot_commit(topics, committed):
@@ -123,6 +162,7 @@ def test_an_attempt_that_dies_leaves_nothing_and_a_zombie_cannot_commit(topics, 
 @pytest.mark.parametrize("more", [0, 2000], ids=["at its end", "in its middle"])
 def test_of_two_attempts_at_once_one_writes_and_neither_fails(topics, committed, monkeypatch, more):
     """Speculative execution: were the slower twin to fail, Spark would begin a third attempt, which fences the faster one."""
+    monkeypatch.setattr(writer, "HELD_BYTES", 1)  # the slower attempt evaluates its rows inside its transaction
     name = topics.new("twins", 1)
     schema = StructType([StructField("value", StringType())])
     options = write_options({"kafka.bootstrap.servers": topics.servers, "topic": name}, schema)
@@ -149,6 +189,163 @@ def test_of_two_attempts_at_once_one_writes_and_neither_fails(topics, committed,
     with pytest.raises(Fenced):
         write_task(options, dying(), name, 4)
     assert len(committed(name)) == len(rows)
+
+
+SCHEMA = StructType([StructField("value", StringType())])
+
+
+class Tasks:
+    """Tasks of one query, as Spark runs them: each has a partition, an attempt and local properties."""
+
+    def __init__(self, monkeypatch, topics, partitions=1):
+        self.topic = topics.new("split", partitions)
+        self.options = write_options({"kafka.bootstrap.servers": topics.servers, "topic": self.topic}, SCHEMA)
+        self._patch = monkeypatch
+
+    def run(self, batch, task, *rows, run="first", attempt=0):
+        local = {"sql.streaming.queryId": self.topic, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run}
+        context = SimpleNamespace(partitionId=lambda: task, attemptNumber=lambda: attempt, getLocalProperty=local.get)
+        self._patch.setattr("ottla.pipelines.writer.TaskContext", SimpleNamespace(get=lambda: context))
+        batches = [pa.record_batch({"value": list(rows)})] if rows else []
+        return StreamWriter(self.options).write(iter(batches))
+
+    def commit(self, batch, *messages):
+        StreamWriter(self.options).commit(list(messages), batch)
+
+
+@pytest.mark.parametrize(
+    ("written", "repeated"),
+    [
+        ({1: ["c"]}, {1: []}),
+        ({1: ["c"]}, {1: ["c", "d"]}),
+        ({1: ["c"]}, {1: ["d"]}),
+        ({2: ["c"]}, {0: ["a"], 1: ["b", "c"]}),
+        ({17: ["c"]}, {0: ["a"], 1: ["b", "c"]}),
+        ({0: ["a"], 1: ["b"]}, {0: ["b"], 1: ["a"]}),
+    ],
+    ids=[
+        "empty now",
+        "more rows",
+        "other rows of the same size",
+        "fewer tasks",
+        "fewer tasks, another group",
+        "swapped",
+    ],
+)
+def test_a_repeated_batch_that_is_split_otherwise_is_an_error(monkeypatch, topics, written, repeated):
+    """The driver died after some tasks were written; what these tasks had is now in other tasks."""
+    tasks = Tasks(monkeypatch, topics)
+    for task, rows in written.items():
+        tasks.run(5, task, *rows)
+
+    def repeat():
+        messages = [tasks.run(5, task, *rows, run="second") for task, rows in repeated.items()]
+        tasks.commit(5, *messages)
+
+    with pytest.raises(UserError, match="its parallelism changed in the middle"):
+        repeat()
+
+
+def test_a_repeated_batch_with_more_tasks_is_right_when_written_tasks_have_the_same_rows(
+    monkeypatch, topics, committed
+):
+    tasks = Tasks(monkeypatch, topics)
+    tasks.run(5, 0, "a", "b")
+    repeated = [["b", "a"], [], ["c"], ["d"]]
+    messages = [tasks.run(5, task, *rows, run="second") for task, rows in enumerate(repeated)]
+    tasks.commit(5, *messages)
+    assert [(one.rows, one.skipped) for one in messages] == [(2, True), (0, False), (1, False), (1, False)]
+    assert sorted(row["value"] for row in committed(tasks.topic)) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_batch_job_with_a_name_checks_its_empty_tasks_too(monkeypatch, topics):
+    monkeypatch.setattr("ottla.pipelines.writer.TaskContext", SimpleNamespace(get=lambda: None))
+    name = topics.new("job", 1)
+
+    def job(*rows, **more):
+        options = {
+            "kafka.bootstrap.servers": topics.servers,
+            "topic": name,
+            "txnAppId": name,
+            "txnVersion": "3",
+            **more,
+        }
+        batches = [pa.record_batch({"value": list(rows)})] if rows else []
+        return BatchWriter(write_options(options, SCHEMA)).write(iter(batches))
+
+    assert job("a").rows == 1
+    with pytest.raises(UserError, match="its parallelism changed in the middle"):
+        job()
+    assert job(newVersion="true").rows == 0
+
+
+def test_an_empty_task_costs_nothing_after_the_first_batch_of_a_run(monkeypatch, topics):
+    """Only the first batch of a run may be a repeated one; a second attempt at a task may be one in every batch."""
+    tasks, entered = Tasks(monkeypatch, topics), []
+
+    class Counted(ExactlyOnce):
+        def __enter__(self):
+            entered.append((self._task, self.version))
+            return super().__enter__()
+
+    monkeypatch.setattr(writer, "ExactlyOnce", Counted)
+    monkeypatch.setattr(writer, "markers_of", lambda *_: entered.append("driver") or {})
+    tasks.commit(5, tasks.run(5, 0), tasks.run(5, 1))
+    assert entered == [(0, 5), (1, 5), "driver"]
+    tasks.commit(6, tasks.run(6, 0), tasks.run(6, 1))
+    assert len(entered) == 3
+    tasks.run(6, 1, attempt=1)
+    assert entered[3:] == [(1, 6)]
+    tasks.run(6, 0, run="second")
+    assert entered[4:] == [(0, 6)]
+
+
+def test_a_transaction_opens_when_the_rows_of_a_task_are_ready(monkeypatch, topics, committed):
+    """A task of ten minutes would never commit in a transaction of five."""
+    tasks, events = Tasks(monkeypatch, topics), []
+    begin, timeouts = Transactions.begin, []
+    start = Transactions.__init__
+
+    def starting(self, *arguments, timeout_ms=None, **more):
+        timeouts.append(timeout_ms)
+        start(self, *arguments, timeout_ms=timeout_ms, **more)
+
+    monkeypatch.setattr(Transactions, "__init__", starting)
+    monkeypatch.setattr(Transactions, "begin", lambda self: events.append("begin") or begin(self))
+
+    def rows():
+        for text in ("a", "b", "c"):
+            events.append(text)
+            yield pa.record_batch({"value": [text]})
+
+    write_task(tasks.options, rows(), tasks.topic, 1)
+    assert events == ["a", "b", "c", "begin"]
+    assert timeouts == [None]
+    # More rows than a task holds: the transaction is open while the rest is evaluated, for as long as brokers accept.
+    events.clear()
+    monkeypatch.setattr(writer, "HELD_BYTES", 1)
+    write_task(tasks.options, rows(), tasks.topic, 2)
+    assert events == ["a", "begin", "b", "c"]
+    assert timeouts == [None, 900_000]
+    assert [row["value"] for row in committed(tasks.topic)] == [b"a", b"b", b"c"] * 2
+
+
+def test_a_batch_is_expired_when_brokers_may_have_removed_its_first_markers(tmp_path, topics):
+    client = {"bootstrap.servers": topics.servers}
+    week_ms = 7 * 86_400_000
+    assert retention_ms(client) == week_ms
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    assert unfinished_batch(str(tmp_path)) is None
+    (tmp_path / "offsets" / "9").write_text('v1\n{"batchTimestampMs":1000}\n{}')
+    (tmp_path / "offsets" / "10").write_text('v1\n{"batchTimestampMs":2000}\n{}')
+    (tmp_path / "commits" / "9").touch()
+    for checkpoint in (str(tmp_path), tmp_path.as_uri()):
+        assert expired_batch(client, checkpoint, 1999 + week_ms) is None
+        assert expired_batch(client, checkpoint, 2000 + week_ms) == 10
+    assert expired_batch(client, f"s3a://bucket{tmp_path}", 2000 + week_ms) is None
+    (tmp_path / "commits" / "10").touch()
+    assert expired_batch(client, str(tmp_path), 2000 + week_ms) is None
 
 
 def test_a_record_that_the_broker_refuses_is_an_error(topics, committed):

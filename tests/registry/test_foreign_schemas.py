@@ -17,8 +17,8 @@ from ottla.broker.schemas import schema_judgement, schema_validation
 from ottla.broker.schemas.schema_judgement import (
     MAX_LOADED,
     CheckedBatch,
+    InvalidRecords,
     Limits,
-    Misfits,
     NotLoaded,
     SchemaKey,
     judge,
@@ -200,21 +200,21 @@ def checked(values: list[bytes], first_id: int = 1, count: int = 1) -> CheckedBa
 def test_a_batch_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = _Checks(Limits(batch_ms=3000))
     monkeypatch.setattr(schema_judgement.time, "monotonic", lambda: checks.now)
-    misfits = judge(checks, checked([b"x"] * 10), set())
-    assert misfits is not None
-    assert misfits.failure is not None
-    assert misfits.failure.code == ErrorCode.INVALID_RECORD
-    assert "ottla.schema.validation.max.ms" in (misfits.failure.message or "")
+    invalid_records = judge(checks, checked([b"x"] * 10), set())
+    assert invalid_records is not None
+    assert invalid_records.failure is not None
+    assert invalid_records.failure.code == ErrorCode.INVALID_RECORD
+    assert "ottla.schema.validation.max.ms" in (invalid_records.failure.message or "")
     assert len(checks.seen) == 4
-    with pytest.raises(type(misfits.failure)):
-        misfits.refuse()
+    with pytest.raises(type(invalid_records.failure)):
+        invalid_records.refuse()
 
 
 def test_large_values_are_not_checked() -> None:
     checks = _Checks(Limits(record_bytes=100))
-    misfits = judge(checks, checked([b"x" * 50, b"x" * 200]), set())
-    assert misfits is not None
-    assert list(misfits.problems) == [1]
+    invalid_records = judge(checks, checked([b"x" * 50, b"x" * 200]), set())
+    assert invalid_records is not None
+    assert list(invalid_records.problems) == [1]
     assert checks.seen == [b"x" * 50]
 
 
@@ -223,10 +223,10 @@ def test_a_schema_that_raises_what_nobody_foresaw_refuses_the_batch() -> None:
         def problem(self, key: SchemaKey, payload: bytes) -> str | None:
             raise ZeroDivisionError
 
-    misfits = judge(Broken(Limits()), checked([b"x"]), set())
-    assert misfits is not None
-    assert misfits.failure is not None
-    assert misfits.failure.code == ErrorCode.INVALID_RECORD
+    invalid_records = judge(Broken(Limits()), checked([b"x"]), set())
+    assert invalid_records is not None
+    assert invalid_records.failure is not None
+    assert invalid_records.failure.code == ErrorCode.INVALID_RECORD
 
 
 def test_a_request_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +235,12 @@ def test_a_request_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(schema_judgement.time, "monotonic", lambda: checks.now)
     judged = judge_all(checks, {number: checked([b"x"] * 2) for number in range(1000)})
     assert len(checks.seen) == 4
-    failures = {misfits.failure.code for misfits in judged.misfits.values() if misfits.failure is not None}
-    assert len(judged.misfits) == 998
+    failures = {
+        invalid_records.failure.code
+        for invalid_records in judged.invalid_records.values()
+        if invalid_records.failure is not None
+    }
+    assert len(judged.invalid_records) == 998
     assert failures == {ErrorCode.REQUEST_TIMED_OUT}
 
 
@@ -262,10 +266,14 @@ def test_a_request_names_so_many_new_schemas_and_no_more() -> None:
             asked.append(keys)
 
     batches = {n: checked([b"x"], first_id=n * 1000, count=200) for n in range(3)}
-    misfits_of = asyncio.run(schema_validation._judged(Schemas(Limits()), batches))  # type: ignore[arg-type]
+    invalid_records_of = asyncio.run(schema_validation._judged(Schemas(Limits()), batches))  # type: ignore[arg-type]
     assert [len(keys) for keys in asked] == [MAX_LOADED]
-    codes = {misfits.failure.code for misfits in misfits_of.values() if misfits.failure is not None}
-    assert (len(misfits_of), codes) == (3, {ErrorCode.REQUEST_TIMED_OUT})
+    codes = {
+        invalid_records.failure.code
+        for invalid_records in invalid_records_of.values()
+        if invalid_records.failure is not None
+    }
+    assert (len(invalid_records_of), codes) == (3, {ErrorCode.REQUEST_TIMED_OUT})
 
 
 @pytest.mark.parametrize("headers", [(), (("h", b"x" * 400_000),)])
@@ -274,10 +282,10 @@ def test_a_batch_puts_aside_so_many_bytes_and_no_more(headers: Any) -> None:
     count = 50 if headers else 100_000
     body = [SimpleRecord(0, None, b"", headers)] * count
     batch = CheckedBatch(TopicPartition("t", 0), build_batch(body), "quarantine", "q", ("value",), "", TopicConfig())
-    misfits = judge(_Checks(Limits()), batch, set())
-    assert misfits is not None
-    assert misfits.failure is not None
-    assert misfits.records == []
+    invalid_records = judge(_Checks(Limits()), batch, set())
+    assert invalid_records is not None
+    assert invalid_records.failure is not None
+    assert invalid_records.records == []
     refused = judge(_Checks(Limits()), batch._replace(mode="refuse"), set())
     assert refused is not None
     assert (refused.count, len(refused.problems)) == (count, min(count, 100))
@@ -294,14 +302,14 @@ def test_a_record_names_its_schema_once(headers: list[bytes | None]) -> None:
     """Clients believe the first header, the last, or an id in it; the broker checked the record by another schema."""
     checks = _Checks(Limits())
 
-    def judged(values: list[bytes | None]) -> Misfits | None:
+    def judged(values: list[bytes | None]) -> InvalidRecords | None:
         body = [SimpleRecord(0, None, framed(1, b"x"), tuple(("__value_schema_id", value) for value in values))]
         batch = CheckedBatch(TopicPartition("t", 0), build_batch(body), "refuse", "q", ("value",), "", TopicConfig())
         return judge(checks, batch, set())
 
-    misfits = judged(headers)
-    assert misfits is not None
-    assert "does not name one schema" in misfits.problems[0]
+    invalid_records = judged(headers)
+    assert invalid_records is not None
+    assert "does not name one schema" in invalid_records.problems[0]
     assert checks.seen == []
     assert judged([GUID, GUID]) is None
 

@@ -172,7 +172,7 @@ class VirtualNode:
             authorizer=None,
             metrics=None,
             schemas=None,
-            walks=None,
+            record_workers=None,
             image=self.publisher.image,
         )
         if cluster.log_dirs == 1:

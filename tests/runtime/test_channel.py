@@ -18,9 +18,9 @@ from ottla.broker.deferred import Deferred
 from ottla.log.open_files import SharedFile
 from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool
+from ottla.runtime.busy_poll import BusyPoll
 from ottla.runtime.channel import Channel
 from ottla.runtime.disk import DiskStorage
-from ottla.runtime.lookout import Lookout
 from ottla.server.run import new_event_loop
 from ottla.system.hangups import Hangups
 
@@ -44,7 +44,7 @@ class CountingSocket(socket.socket):
 class Owner:
     """A listener's part."""
 
-    lookout: Lookout
+    busy_poll: BusyPoll
     memory = None
     answers = None
 
@@ -103,7 +103,7 @@ class Rig:
         self.socket.setblocking(False)
         self.client.setblocking(False)
         self.owner, self.echo = Owner(), Echo(rule)
-        self.owner.lookout = Lookout(loop, 200)
+        self.owner.busy_poll = BusyPoll(loop, 200)
         self.channel = Channel(loop, self.socket, BufferPool(), max_frame, self.owner)  # type: ignore[arg-type]
         self.channel.start(
             Connection(self.echo, self.channel, client_host="h", client_port=1, listener="L")  # type: ignore[arg-type]

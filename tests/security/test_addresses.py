@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.login.failed_logins import MAX_UNDER_WAY, FailedLogins
 from ottla.model.acls import Operation, PatternType, Permission, ResourceType
 from ottla.runtime.buffers import BufferPool
+from ottla.runtime.connection_rates import UNLIMITED, ConnectionRates
 from ottla.runtime.listener import Listener, ListenerLimits, bind
 from ottla.security.acls import Acl, Authorizer
 from ottla.security.hosts import network_of, plain_address
@@ -50,7 +51,7 @@ def test_failed_logins_count_an_ipv6_network() -> None:
 def test_a_rule_holds_for_a_link_local_address(written: str) -> None:
     authorizer = Authorizer()
     rule = Acl(ResourceType.TOPIC, "t", PatternType.LITERAL, "User:eve", "*", Operation.READ, Permission.ALLOW)
-    authorizer.replace([rule, rule._replace(host=written, permission=Permission.DENY)])
+    authorizer.replace(dict(enumerate([rule, rule._replace(host=written, permission=Permission.DENY)])))
     assert not authorizer.allowed("User:eve", "fe80::1", Operation.READ, ResourceType.TOPIC, "t")
     assert not authorizer.allowed("User:eve", "fe80::1%eth0", Operation.READ, ResourceType.TOPIC, "t")
 
@@ -105,5 +106,40 @@ def test_the_connections_of_an_address_count_on_all_listeners_and_over_both_fami
             client.close()
         for listener in listeners:
             listener.stop()
+
+    asyncio.run(main())
+
+
+def test_an_ipv6_network_has_the_connections_of_one_client() -> None:
+    """The owner of a network of 64 bits has 2^64 addresses, and each had a limit and a quota of its own."""
+    network = [f"2001:db8:0:7::{number:x}" for number in range(1, 200)]
+    counted = limits(3, {network[5]: 50})
+    assert {counted.counted_as(host) for host in network if host != network[5]} == {"2001:db8:0:7::/64"}
+    assert counted.counted_as(network[5]) == network[5], "an override is for its address alone"
+    assert counted.counted_as("2001:db8:0:8::1") != counted.counted_as(network[0])
+    assert counted.counted_as("192.0.2.1") == "192.0.2.1"
+    table = QuotaTable({(("ip", network[5]),): {CONNECTION: 50.0}, (("ip", None),): {CONNECTION: 2.0}})
+    rates = ConnectionRates(table.of_address, lambda: UNLIMITED, table.counted_as)
+    refused = sum(rates.on_accepted(host, 0.0) > 0 for host in network)
+    assert refused > 100
+    assert rates.on_accepted(network[5], 0.0) == 0.0
+
+
+def test_the_listener_counts_an_ipv6_network_as_one_client() -> None:
+    """Each connection comes from a new address of one network."""
+
+    async def main() -> None:
+        per_ip: Counter[str] = Counter()
+        dispatcher: Any = None
+        listener = Listener("a", bind("127.0.0.1", 0), dispatcher, BufferPool(), limits(3), per_ip=per_ip)
+        pairs = [socket.socketpair() for _ in range(5)]
+        for number, (server, _) in enumerate(pairs):
+            listener._accept(server, (f"2001:db8::{number:x}", 1000 + number))
+        assert dict(per_ip) == {"2001:db8::/64": 3}
+        assert len(listener) == 3
+        for _, client in pairs:
+            client.close()
+        listener.stop()
+        assert dict(per_ip) == {}
 
     asyncio.run(main())

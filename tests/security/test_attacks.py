@@ -148,7 +148,7 @@ def test_before_the_acls_are_loaded_only_super_users_have_access() -> None:
     authorizer = Authorizer(super_users="User:admin", allow_if_no_acl=True)
     assert authorizer.allowed("User:admin", "::1", CREATE_TOKENS, USER, "User:x")
     assert not authorizer.allowed("User:eve", "::1", CREATE_TOKENS, USER, "User:x")
-    authorizer.replace([])
+    authorizer.replace({})
     assert authorizer.allowed("User:eve", "::1", CREATE_TOKENS, USER, "User:x")
 
 
@@ -157,7 +157,7 @@ def test_a_rule_for_an_ipv6_address_holds_in_every_spelling(written: str) -> Non
     """Apache Kafka compares with Java's spelling, 0:0:0:0:0:0:0:1; a socket of Python has ::1."""
     authorizer = Authorizer()
     everyone = StoredAcl(USER, "*", LITERAL, "User:eve", "*", CREATE_TOKENS, ALLOW)
-    authorizer.replace([everyone, everyone._replace(host=written, permission=DENY)])
+    authorizer.replace(dict(enumerate([everyone, everyone._replace(host=written, permission=DENY)])))
     assert not authorizer.allowed("User:eve", "::1", CREATE_TOKENS, USER, "User:x")
     for other in ("::2", "0.0.0.1", "127.0.0.1"):
         assert authorizer.allowed("User:eve", other, CREATE_TOKENS, USER, "User:x")

@@ -59,7 +59,7 @@ def test_a_key_address_and_the_setting_exclude_each_other() -> None:
 def test_with_the_setting_a_client_names_itself(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     options = {"unsecuredValidatorRequiredScope": "read write", "unsecuredValidatorAllowableClockSkewMs": "3000"}
     with Broker(properties=_properties(options, **{name: "true"})) as broker:
-        assert "tokens.unsecured" in capfd.readouterr().err
+        assert "tokens.not_verified" in capfd.readouterr().err
         assert _admin(broker, "principal=alice scope=read,write,more").list_topics(timeout=30).brokers
         refused = _admin(broker, "principal=alice scope=read")
         with pytest.raises(KafkaException):

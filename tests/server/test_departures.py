@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.departed import Departed
+from ottla.broker.recently_fenced import RecentlyFenced
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 from ottla.model.ids import ZERO_UUID
@@ -50,21 +50,21 @@ def test_a_broker_that_only_lost_a_connection_is_left_alone() -> None:
 
 def test_a_fenced_broker_stays_listed_for_a_moment() -> None:
     """So that a client moves its partitions before it forgets the broker."""
-    departed = Departed()
+    recently_fenced = RecentlyFenced()
 
     def seen(*, fenced: bool, now_ms: float) -> Any:
         broker = BrokerRegistration(id=2, epoch=7, incarnation_id=ZERO_UUID, listeners={}, features={}, fenced=fenced)
         image = MetadataImage()
         image.brokers[2] = broker
-        departed.on_metadata(MetadataDelta(brokers={2}), image, now_ms)
+        recently_fenced.on_metadata(MetadataDelta(brokers={2}), image, now_ms)
         return broker
 
-    assert not departed.listed(seen(fenced=True, now_ms=0.0), 1.0), "it was never there"
-    assert departed.listed(seen(fenced=False, now_ms=10.0), 20.0)
+    assert not recently_fenced.listed(seen(fenced=True, now_ms=0.0), 1.0), "it was never there"
+    assert recently_fenced.listed(seen(fenced=False, now_ms=10.0), 20.0)
     gone = seen(fenced=True, now_ms=1_000.0)
-    assert departed.listed(gone, 5_999.0)
-    assert not departed.listed(gone, 6_000.0)
-    assert departed.listed(seen(fenced=False, now_ms=9_000.0), 9_000.0)
+    assert recently_fenced.listed(gone, 5_999.0)
+    assert not recently_fenced.listed(gone, 6_000.0)
+    assert recently_fenced.listed(seen(fenced=False, now_ms=9_000.0), 9_000.0)
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "x\0y", "a..b", ""])

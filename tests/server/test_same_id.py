@@ -51,7 +51,7 @@ def test_a_broker_whose_id_went_to_another_server_ends(tmp_path: Path) -> None:
     with running([controller, first]):
         until(lambda: "node.started" in first.log())
         with running([second]):
-            until(lambda: "registration.waiting" in second.log())
+            until(lambda: "registration.delayed" in second.log())
             assert "node.started" not in second.log()
             first.send(signal.SIGSTOP)
             until(lambda: "node.started" in second.log())

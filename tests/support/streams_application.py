@@ -1,6 +1,6 @@
-"""A real application of Kafka Streams 4.3.1 (WordCount.java) as processes beside the test.
+"""A real application of Kafka Streams 4.3.1 (WordCount.java, or another program) as processes beside the test.
 
-It reads `lines` and writes `counts`, exactly once and with group.protocol=streams; without a record cache, so that
+WordCount reads `lines` and writes `counts`, exactly once and with group.protocol=streams; without a record cache, so that
 every update of a count is a record: the counts of a word must come out as 1, 2, 3 ... without a gap or a repetition.
 """
 
@@ -28,14 +28,22 @@ class StreamsInstance:
     """One process of the application; the context manager ends it."""
 
     def __init__(
-        self, bootstrap_servers: str, application: str, name: str, folder: Path, *, threads: int = 1, **settings: str
+        self,
+        bootstrap_servers: str,
+        application: str,
+        name: str,
+        folder: Path,
+        *,
+        threads: int = 1,
+        program: str = "WordCount",
+        **settings: str,
     ) -> None:
         """Further settings by their names, dots for underscores."""
         self.name = name
         self.log_file = folder / f"{name}.log"
         further = [f"{key.replace('_', '.')}={value}" for key, value in settings.items()]
-        command = [java(), *_JVM, *kafka_options(), "-cp", f"{classpath()}:{_compiled()}"]
-        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "WordCount", bootstrap_servers, application, name]
+        command = [java(), *_JVM, *kafka_options(), "-cp", f"{classpath()}:{_compiled(program)}"]
+        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", program, bootstrap_servers, application, name]
         command += [str(folder / f"{name}.state"), str(threads), "statestore.cache.max.bytes=0", *further]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
@@ -105,12 +113,12 @@ class Counts:
         self._consumer.close()
 
 
-def _compiled() -> Path:
-    """WordCount.class, compiled once per version of its source."""
-    source = Path(__file__).with_name("WordCount.java")
+def _compiled(program: str) -> Path:
+    """The program's class, compiled once per version of its source."""
+    source = Path(__file__).with_name(f"{program}.java")
     folder = cache_dir().with_name("ottla-word-count") / hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     with file_lock(folder.with_name(folder.name + ".lock")):
-        if not (folder / "WordCount.class").exists():
+        if not (folder / f"{program}.class").exists():
             command = ["javac", "-cp", classpath(), "-d", str(folder), str(source)]
             subprocess.run(command, check=True, capture_output=True, timeout=120)
     return folder

@@ -12,13 +12,14 @@ from typing import Any
 
 from ottla.client.acls import describe_acls
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs, list_config_resources
+from ottla.client.configs import ConfigResourceType, describe_configs, list_config_resources
 from ottla.client.groups import describe_group, list_groups
 from ottla.client.settings import client_settings
 from ottla.client.share_groups import describe_share_group, share_offsets
 from ottla.client.streams_groups import describe_streams_group
 from ottla.client.topics import list_topics
 from ottla.client.transactions import describe_producers, describe_transaction, list_transactions
+from ottla.model.config_source import ConfigSource
 from ottla.model.ids import uuid_to_str
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.protocol.generated.api_versions_response import ApiVersionsResponse

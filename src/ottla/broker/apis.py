@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ottla.protocol.api_keys import ApiKey
 
 
-class Work(IntFlag):
+class ApiLoad(IntFlag):
     """What makes an API heavy."""
 
     CHANGE = 1
@@ -24,14 +24,14 @@ class Work(IntFlag):
     """The answer may be far larger than the request: handled in slices whatever the size of the request."""
 
 
-PLAIN, CHANGE, LARGE_ANSWER = Work(0), Work.CHANGE, Work.LARGE_ANSWER
+PLAIN, CHANGE, LARGE_ANSWER = ApiLoad(0), ApiLoad.CHANGE, ApiLoad.LARGE_ANSWER
 
 
 class Api(NamedTuple):
     broker: str | None
     """The handler on brokers' listeners."""
     rule: str
-    work: Work = PLAIN
+    work: ApiLoad = PLAIN
     controller: str | None = None
     """The handler on the controllers' listener."""
     controller_rule: str | None = None
@@ -40,12 +40,12 @@ class Api(NamedTuple):
     """Where fewer versions are served than Kafka 4.3's schemas have."""
 
 
-def forwarded(rule: str, work: Work = CHANGE) -> Api:
+def forwarded(rule: str, work: ApiLoad = CHANGE) -> Api:
     """The active controller decides: a broker passes the request on, a controller that is not active refuses."""
     return Api("forwarded", rule, work, controller="decided")
 
 
-def on_both_listeners(handler: str, rule: str, work: Work = PLAIN, controller_rule: str | None = None) -> Api:
+def on_both_listeners(handler: str, rule: str, work: ApiLoad = PLAIN, controller_rule: str | None = None) -> Api:
     return Api(handler, rule, work, controller=handler, controller_rule=controller_rule)
 
 
@@ -158,7 +158,7 @@ class ServedApi(NamedTuple):
     api_key: int
     handler: str
     rule: str
-    work: Work
+    work: ApiLoad
     max_version: int | None
 
 

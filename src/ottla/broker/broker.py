@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.channels import ControllerChannel, NoPeers, Peers, QuorumChannel
-from ottla.broker.departed import Departed
+from ottla.broker.recently_fenced import RecentlyFenced
 from ottla.broker.topics.auto_creation import AutoCreation
 
 if TYPE_CHECKING:
     from ottla.broker.audit.events import AuditLog
     from ottla.broker.fetch.sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
-    from ottla.broker.produce.walks import Walks
+    from ottla.broker.produce.record_workers import RecordWorkers
     from ottla.broker.quotas import Quotas
     from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.broker.share.shares import Shares
@@ -64,13 +64,13 @@ class Broker:
     """Of encryption at rest; for the metrics only."""
     schemas: SchemaValidation | None = None
     """Checks records of topics that ask for it; None without a registry."""
-    walks: Walks | None = None
-    """Walks the records of large batches; None: on the loop, as in a simulation."""
+    record_workers: RecordWorkers | None = None
+    """RecordWorkers the records of large batches; None: on the loop, as in a simulation."""
     telemetry: ClientTelemetry | None = None
     """The metrics that clients push (KIP-714); None: clients are not asked to push."""
     metrics: BrokerMetrics | None = None
     """None without ottla.http.listener: there is no place to read metrics, so nothing is counted."""
-    departed: Departed = field(default_factory=Departed)
+    recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
     """Brokers that Metadata still lists although they are fenced."""
     peers: Peers = field(default_factory=NoPeers)
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None

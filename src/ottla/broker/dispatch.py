@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.broker.acl_request_checks import acl_request_check
 from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
@@ -32,6 +32,7 @@ log = get_logger(__name__)
 
 
 _SMALL_FRAME = 512
+"""A frame with no more bytes has few elements."""
 _SMALL_ELEMENTS = 256
 """A request with no more elements is handled at once."""
 ResultT = TypeVar("ResultT")
@@ -89,20 +90,13 @@ class Route:
         raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}: {error.message}")
 
 
-class _Served(NamedTuple):
-    route: Route
-    context: RequestContext[NodePlane]
-    request: Message
-    correlation_id: int
-    response: Answer[Any]
-    pieces: Pieces | None
-    """Of a response that is there; an answer that comes later has none yet."""
+_Served: TypeAlias = "tuple[Route, RequestContext[NodePlane], Message, int, Answer[Any], Pieces | None]"
+"""Route, context, request, correlation id, the handler's answer, and its bytes if the answer is there at once. A plain
+tuple: every request makes one."""
 
 
 def _small_request(route: Route, frame: memoryview, pos: int, version: int) -> Message | None:
     """The request, or None when it has many elements."""
-    if len(frame) <= _SMALL_FRAME:
-        return route.request.decode(frame, pos, version)[0]
     try:
         with at_pace(Bounded(_SMALL_ELEMENTS)):
             return route.request.decode(frame, pos, version)[0]
@@ -148,7 +142,12 @@ class Dispatcher:
             connection.peer.send(self._unsupported_api_versions(route, correlation_id))
             return
         context = RequestContext(self.broker, connection, api_key, version, client_id)
-        request = None if route.large_answer else _small_request(route, frame, pos, version)
+        request: Message | None = None
+        if not route.large_answer:
+            if len(frame) <= _SMALL_FRAME:
+                request = route.request.decode(frame, pos, version)[0]
+            else:
+                request = _small_request(route, frame, pos, version)
         if request is not None and (route.is_large is None or not route.is_large(context, request)):
             self._deliver(self._serve(route, context, request, len(frame), correlation_id))
             return
@@ -216,17 +215,17 @@ class Dispatcher:
             if job is not None:
                 job.interruptible = True
             pieces = route.frame(response, context.version, correlation_id)
-        return _Served(route, context, request, correlation_id, response, pieces)
+        return route, context, request, correlation_id, response, pieces
 
     def _deliver(self, served: _Served) -> None:
-        context = served.context
+        route, context, request, correlation_id, response, pieces = served
+        if response is None:
+            return
         connection = context.connection
-        if served.response is None:
+        if pieces is None:
+            connection.wait_for(response, route, context, request, correlation_id)
             return
-        if served.pieces is None:
-            connection.wait_for(served.response, served.route, context, served.request, served.correlation_id)
-            return
-        connection.peer.send(served.pieces)
+        connection.peer.send(pieces)
         if connection.throttle_ms:
             connection.mute(connection.throttle_ms)
         if self.broker.metrics is not None:

@@ -50,12 +50,11 @@ class Flow:
 class RequestTimes:
     """How often an API was called, by version, and how long its latest answers took."""
 
-    __slots__ = ("_latest", "by_version", "count", "total_ms")
+    __slots__ = ("_latest", "by_version", "count")
 
     def __init__(self) -> None:
         self.by_version: dict[int, int] = {}
         self.count = 0
-        self.total_ms = 0.0
         self._latest = array("d")
 
     def add(self, version: int, taken_ms: float) -> None:
@@ -65,7 +64,6 @@ class RequestTimes:
         else:
             self._latest[self.count % _WINDOW] = taken_ms
         self.count += 1
-        self.total_ms += taken_ms
 
     def quantiles(self, parts: Sequence[float]) -> list[float]:
         ordered = sorted(self._latest)
@@ -83,7 +81,6 @@ class BrokerMetrics:
         self.topics: dict[str, TopicCounts] = {}
         self.requests: dict[int, RequestTimes] = {}
         self.flows: dict[FlowKey, Flow] = {}
-        self.flows_forgotten = 0
         self.acknowledgements: dict[int, int] = {}
         """Records that members of share groups have acknowledged, by acknowledgement type."""
 
@@ -154,7 +151,6 @@ class BrokerMetrics:
         flow = self.flows.get(key)
         if flow is None:
             if len(self.flows) >= MAX_FLOWS:
-                self.flows_forgotten += 1
                 return
             flow = self.flows[key] = Flow()
         flow.requests += 1

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.channels import ControllerChannel, Peers, QuorumChannel
     from ottla.broker.controller_server import ControllerServer
-    from ottla.broker.departed import Departed
     from ottla.broker.fetch.sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
-    from ottla.broker.produce.walks import Walks
+    from ottla.broker.produce.record_workers import RecordWorkers
     from ottla.broker.quotas import Quotas
+    from ottla.broker.recently_fenced import RecentlyFenced
     from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.broker.share.shares import Shares
     from ottla.broker.telemetry.subscriptions import ClientTelemetry
@@ -76,7 +76,7 @@ class DataPlane(NodePlane, Protocol):
     fetch_sessions: FetchSessions
     leader_throttle: Throttle | None
     schemas: SchemaValidation | None
-    walks: Walks | None
+    record_workers: RecordWorkers | None
 
 
 class GroupPlane(ControlPlane, Protocol):
@@ -124,7 +124,7 @@ class CoordinatorPlane(TransactionPlane, SharePlane, Protocol):
 class MetadataPlane(TransactionPlane, Protocol):
     """Metadata answers. Their requests create topics, with the settings of the coordinators for internal topics."""
 
-    departed: Departed
+    recently_fenced: RecentlyFenced
     auto_creation: AutoCreation
 
 

@@ -22,20 +22,6 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigSource(IntEnum):
-    """Where a value comes from; the names stand in what the tools print."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Change = tuple[str, int, str | None]
 """A setting's name, the operation, and the value (None for DELETE)."""

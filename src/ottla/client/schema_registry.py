@@ -24,6 +24,7 @@ _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _MAX_ANSWER_BYTES = 64 << 20
 _MAX_ERROR_BYTES = 1 << 20
 _PIPELINE_TIMEOUT_S = 15.0
+_MAX_REFERENCES = 200
 
 
 class RegistryClient:
@@ -98,6 +99,32 @@ def _client(url: str) -> RegistryClient:
 def schema_by_id(url: str, schema_id: int) -> str:
     """The text of a schema. A schema never changes, so the text is kept."""
     return str(_client(url).schema(schema_id)["schema"])
+
+
+@functools.lru_cache(maxsize=1000)
+def schema_texts(url: str, schema_id: int) -> tuple[str, ...]:
+    """The texts of the schemas that a schema refers to, each after those that it needs itself, and then its own text."""
+    texts: dict[tuple[str, int], str] = {}
+    schema = _client(url).schema(schema_id)
+    _add_references(url, schema, texts)
+    return (*texts.values(), str(schema["schema"]))
+
+
+def _add_references(url: str, schema: dict[str, Any], texts: dict[tuple[str, int], str]) -> None:
+    for reference in schema.get("references") or ():
+        place = str(reference["subject"]), int(reference["version"])
+        if place not in texts:
+            if len(texts) >= _MAX_REFERENCES:
+                raise UserError(f"a schema of {url} refers to more than {_MAX_REFERENCES} schemas")
+            needed = _client(url).version(*place)
+            _add_references(url, needed, texts)
+            texts[place] = str(needed["schema"])
+
+
+@functools.lru_cache(maxsize=1000)
+def protobuf_file(url: str, schema_id: int) -> bytes:
+    """A Protobuf schema as a FileDescriptorProto."""
+    return base64.b64decode(_client(url).serialized(schema_id))
 
 
 def latest_schema(url: str, subject: str) -> tuple[int, str]:

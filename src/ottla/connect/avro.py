@@ -51,7 +51,7 @@ def _read(registry: str, data: bytes | None) -> Any:
         schema_id, payload = unframed(data)
         return _reader(schema_by_id(registry, schema_id)).read(payload)
     except (ValueError, RecursionError) as problem:
-        raise ConvertError(f"the value is no Avro of its schema: {problem}") from problem
+        raise ConvertError(f"the value is not Avro of its schema: {problem}") from problem
 
 
 @functools.lru_cache(maxsize=1000)

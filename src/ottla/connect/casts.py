@@ -40,14 +40,14 @@ def _integer(kind: str) -> Callable[[Any], int]:
         if isinstance(value, str):
             number = int(value)
             if not least <= number <= most:
-                raise ValueError(f"{value!r} is no {kind}: it is out of range")
+                raise ValueError(f"{value!r} is not a valid {kind}: it is out of range")
             return number
         if isinstance(value, float):  # Java: to an int (a long) that ends at its bounds, then narrowed
             wide = max(bits, 32)
             low, high = -(1 << wide - 1), (1 << wide - 1) - 1
             value = 0 if math.isnan(value) else max(low, min(high, int(value) if math.isfinite(value) else _end(value)))
         if not isinstance(value, int | Decimal):
-            raise TypeError(f"a {type(value).__name__} is no {kind}")
+            raise TypeError(f"a {type(value).__name__} is not a valid {kind}")
         return (int(value) - least) % (1 << bits) + least
 
     return cast
@@ -59,7 +59,7 @@ def _end(value: float) -> int:
 
 def _floating(value: Any) -> float:
     if not isinstance(value, int | float | str | Decimal):
-        raise TypeError(f"a {type(value).__name__} is no number")
+        raise TypeError(f"a {type(value).__name__} is not a number")
     return float(value)
 
 
@@ -67,7 +67,7 @@ def _boolean(value: Any) -> bool:
     if isinstance(value, str):
         return value.lower() == "true"
     if not isinstance(value, int | float | Decimal):
-        raise TypeError(f"a {type(value).__name__} is no boolean")
+        raise TypeError(f"a {type(value).__name__} is not a boolean")
     return (int(value) if not isinstance(value, float) or math.isfinite(value) else value) != 0
 
 
@@ -124,7 +124,7 @@ def time_ms(value: Any, pattern: DatePattern | None, precision: str) -> int:
         return round(at.timestamp() * 1000)
     if isinstance(value, int) and not isinstance(value, bool):
         return value * _UNITS[precision] // 1_000_000
-    raise TypeError(f"a {type(value).__name__} is no time; text needs a format")
+    raise TypeError(f"a {type(value).__name__} is not a time; text needs a format")
 
 
 def time_value(timestamp_ms: int, target: str, pattern: DatePattern | None, precision: str) -> Any:

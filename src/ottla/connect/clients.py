@@ -62,10 +62,11 @@ def producer_settings(client: Mapping[str, str]) -> dict[str, Any]:
         "partitioner": "murmur2_random",
         "linger.ms": 20,
         "batch.size": 1_000_000,
-        "queue.buffering.max.kbytes": 65_536,
         "message.max.bytes": 1_048_576,
     }
-    return defaults | settings
+    # A record that is larger than the queue would wait for ever.
+    largest_kb = int(settings.get("message.max.bytes", 0)) // 1024 + 1
+    return defaults | {"queue.buffering.max.kbytes": max(65_536, largest_kb)} | settings
 
 
 def consumer_settings(client: Mapping[str, str], group_id: str) -> dict[str, Any]:

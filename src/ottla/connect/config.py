@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -124,13 +123,9 @@ def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Patt
     try:
         return [re.compile(pattern) for pattern in words({name: config.get(name, default)}, name)]
     except re.error as problem:
-        raise UserError(f"{name} is no list of regular expressions: {problem}") from problem
+        raise UserError(f"{name} is not a list of regular expressions: {problem}") from problem
 
 
 def under(config: Mapping[str, str], prefix: str) -> dict[str, str]:
     """The settings of a prefix, without it."""
     return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix)}
-
-
-def absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)

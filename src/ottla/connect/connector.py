@@ -89,7 +89,7 @@ class RecordSink(Sink):
     """A sink of whole records, not of rows: key, value, headers, partition and time."""
 
     def put(self, rows: pa.Table, work: Work) -> None:
-        raise TypeError(f"{type(self).__name__} takes records, not {rows.num_rows} rows of {work.application}")
+        raise TypeError(f"{type(self).__name__} accepts records, not {rows.num_rows} rows of {work.application}")
 
     def topic(self, name: str, partitions: int) -> str:  # noqa: ARG002 - for those that make topics
         """What a topic that is read is called in the records."""

@@ -65,7 +65,7 @@ def _number(kind: str, form: struct.Struct) -> Converter:
         try:
             return None if value is None else form.pack(value)
         except struct.error as problem:
-            raise ConvertError(f"{value!r} is no {kind}: {problem}") from problem
+            raise ConvertError(f"{value!r} is not a valid {kind}: {problem}") from problem
 
     def read(data: bytes | None) -> Any:
         try:
@@ -79,7 +79,7 @@ def _number(kind: str, form: struct.Struct) -> Converter:
 def _bytes_out(_topic: str, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    raise ConvertError(f"a {type(value).__name__} is no bytes")
+    raise ConvertError(f"a {type(value).__name__} is not bytes")
 
 
 def _string_out(_topic: str, value: Any) -> bytes | None:
@@ -118,7 +118,7 @@ def _json_in(data: bytes | None, *, wrapped: bool) -> Any:
     try:
         value = read_json(data)
     except ValueError as problem:
-        raise ConvertError(f"the value is no JSON: {problem}") from problem
+        raise ConvertError(f"the value is not JSON: {problem}") from problem
     if not wrapped:
         return value
     if not isinstance(value, dict) or set(value) != {"schema", "payload"}:

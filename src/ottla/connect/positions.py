@@ -17,7 +17,7 @@ from typing import Any
 
 from ottla.connect.clients import consumer_settings
 from ottla.connect.config import number
-from ottla.connect.exactly_once import ensure_marker_topic
+from ottla.connect.markers import ensure_compacted_topic
 from ottla.connect.sender import Outgoing, Sender, call
 from ottla.model.ids import TopicPartition
 from ottla.model.user_error import UserError
@@ -120,7 +120,7 @@ class SinkPositions:
         self._storage = config.get("offset.storage.topic", "connect-offsets")
         self._clock = clock
         self._kept_at = clock()
-        ensure_marker_topic(client, self._storage)
+        ensure_compacted_topic(client, self._storage)
         self._topics = self._read_topics()
         self._positions: dict[TopicPartition, BoundPosition] = {}
         self._consumer: Any = Consumer(consumer_settings(client, f"connect-{name}"))
@@ -234,7 +234,7 @@ class SinkPositions:
         places = []
         for partition in partitions:
             position = self[partition]
-            epoch = {"leader_epoch": position.leader_epoch} if position.leader_epoch >= 0 else {}
+            epoch: dict[str, Any] = {"leader_epoch": position.leader_epoch} if position.leader_epoch >= 0 else {}
             places.append(Place(*partition, position.offset, **epoch))
         if places:
             call(lambda: self._consumer.commit(offsets=places, asynchronous=False))

@@ -49,8 +49,8 @@ class RowsOf:
                 continue
             if row is not None:
                 good.append((change, row))
-        kept, misfits = _fitting(good)
-        return kept, refused + misfits
+        kept, mistyped = _fitting(good)
+        return kept, refused + mistyped
 
     def _row(self, change: Change) -> dict[str, Any] | None:
         if change.value is None:
@@ -98,12 +98,12 @@ def _fitting(rows: list[tuple[Change, dict[str, Any]]]) -> tuple[pa.Table | None
             ),
             None,
         )
-        misfits = {number for number, (_, row) in enumerate(rows) if _column([row.get(name)], kind) is None}
+        mistyped = {number for number, (_, row) in enumerate(rows) if _column([row.get(name)], kind) is None}
         words = f"the column {name} is {kind or 'of no type'}, and not {{!r:.100}}; Cast$Value can make them one type"
         refused += [
-            (rows[number][0], ConvertError(words.format(rows[number][1].get(name)))) for number in sorted(misfits)
+            (rows[number][0], ConvertError(words.format(rows[number][1].get(name)))) for number in sorted(mistyped)
         ]
-        rows = [column for number, column in enumerate(rows) if number not in misfits]
+        rows = [column for number, column in enumerate(rows) if number not in mistyped]
     if not rows:
         return None, refused
     names = dict.fromkeys(name for _, row in rows for name in row)

@@ -92,7 +92,15 @@ def _remember(failures: list[str]) -> Callable[[Any, Any], None]:
     """
 
     def report(error: Any, message: Any) -> None:
-        if error is not None and not failures:
+        if error is None or failures:
+            return
+        if error.name() == "MSG_SIZE_TOO_LARGE":
+            size = len(message.key() or b"") + len(message.value() or b"")
+            failures.append(
+                f"a record for {message.topic()} of {size:,} bytes is larger than the topic takes: raise its "
+                "max.message.bytes"
+            )
+        else:
             failures.append(f"a record for {message.topic()} was not written: {error.str()} ({error.name()})")
 
     return report

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.configs import ConfigSource
 from ottla.connect.clients import librdkafka_settings
 from ottla.connect.config import flag, number, patterns
+from ottla.model.config_source import ConfigSource
 from ottla.model.user_error import UserError
 
 _TIMEOUT_S = 30.0

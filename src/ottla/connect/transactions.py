@@ -18,22 +18,31 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.connect.sender import TIMEOUT_S, Sender, call
+from ottla.model.user_error import UserError
 
 _RETRY_BACKOFF_MS = 500
 _MAX_RETRY_BACKOFF_MS = 1_000
 _OFFSETS_RETRY_MS = 500
 """librdkafka's own pause before it repeats TxnOffsetCommit."""
 _TRANSACTION_TIMEOUT_MS = 300_000
+_LEAST_TIMEOUT_MS = 60_000
+"""librdkafka's own default."""
 
 
 class Transactions:
     def __init__(
-        self, client: Mapping[str, str], transactional_id: str, clock: Callable[[], float] = time.monotonic
+        self,
+        client: Mapping[str, str],
+        transactional_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        timeout_ms: int | None = None,
     ) -> None:
+        """`timeout_ms` is lowered to what the broker accepts (`transaction.max.timeout.ms`); a timeout in `client` is not."""
         self._client = client
-        self._settings = {
+        self._fixed_timeout = "transaction.timeout.ms" in client
+        self._settings: dict[str, Any] = {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": client.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS),
+            "transaction.timeout.ms": int(client.get("transaction.timeout.ms", timeout_ms or _TRANSACTION_TIMEOUT_MS)),
             "retry.backoff.ms": client.get("retry.backoff.ms", _RETRY_BACKOFF_MS),
         }
         pauses_ms = (
@@ -43,6 +52,7 @@ class Transactions:
         )
         self._safe_s = min(map(float, pauses_ms)) / 2 / 1000
         self._clock = clock
+        self._began_at: float | None = None
         self._sender = self._new_sender()
         self._unsafe = False
         """The next transaction needs a new epoch: a transaction is open, or a request may have been repeated."""
@@ -66,7 +76,18 @@ class Transactions:
             raise RuntimeError("the last transaction needs a new producer first: renew")
         self._unsafe, self._was_slow = True, False
         call(self._sender.producer.begin_transaction)
+        self._began_at = self._clock()
         return self._sender
+
+    def too_long(self) -> UserError | None:
+        """The reason why the open transaction cannot commit, if it has been open for longer than its timeout."""
+        timeout_s = self._settings["transaction.timeout.ms"] / 1000
+        if self._began_at is None or self._clock() - self._began_at < timeout_s:
+            return None
+        return UserError(
+            f"the transaction of this task was open for longer than {timeout_s:.0f} s, so the broker ended it: lower "
+            "maxOffsetsPerTrigger, or raise transaction.max.timeout.ms of the brokers and kafka.transaction.timeout.ms"
+        )
 
     def send_offsets(self, offsets: list[Any], group: Any) -> None:
         self._timed(self._sender.producer.send_offsets_to_transaction, offsets, group, TIMEOUT_S)
@@ -75,14 +96,25 @@ class Transactions:
         """After this everything that was sent since `begin` is visible. The sender has been flushed."""
         self._timed(self._sender.producer.commit_transaction, TIMEOUT_S)
         self._unsafe = self._was_slow
+        self._began_at = None
 
     def abort(self, timeout_s: float) -> None:
         self._sender.producer.abort_transaction(timeout_s)
 
     def _new_sender(self) -> Sender:
-        sender = Sender(self._client, self._settings)
-        call(sender.producer.init_transactions, TIMEOUT_S)
-        return sender
+        while True:
+            sender = Sender(self._client, self._settings)
+            try:
+                call(sender.producer.init_transactions, TIMEOUT_S)
+            except UserError as problem:
+                timeout_ms = self._settings["transaction.timeout.ms"]
+                if "INVALID_TRANSACTION_TIMEOUT" not in str(problem) or self._fixed_timeout:
+                    raise
+                if timeout_ms <= _LEAST_TIMEOUT_MS:
+                    raise
+                self._settings["transaction.timeout.ms"] = max(timeout_ms // 2, _LEAST_TIMEOUT_MS)
+            else:
+                return sender
 
     def _timed(self, function: Any, *arguments: Any) -> None:
         started = self._clock()

@@ -18,7 +18,7 @@ from typing import Any
 from ottla.connect.config import connector_class, need, number, under, words
 from ottla.connect.connector import Change, Place, RecordSink, Sink, Source
 from ottla.connect.converters import ConvertError, converter
-from ottla.connect.exactly_once import ensure_marker_topic
+from ottla.connect.markers import ensure_compacted_topic
 from ottla.connect.positions import SinkPositions, restarts_recreated
 from ottla.connect.rows import RowsOf
 from ottla.connect.sender import Outgoing, Sender
@@ -108,7 +108,7 @@ class _SourceRun:
 
     def run(self, *, once: bool, stopping: Callable[[], bool], progress: Progress) -> int:
         check_reachable(self._client)
-        ensure_marker_topic(self._client, self._places)
+        ensure_compacted_topic(self._client, self._places)
         self._source.begin(self._client)
         transactions = Transactions(self._producer, f"connect-{self._name}")
         place, count = self._last_place(), 0

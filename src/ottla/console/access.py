@@ -171,7 +171,7 @@ class AccessControl:
             and origin != "null"
             and origin.split("://", 1)[-1].lower() != (request.headers.get("host") or "").lower()
         ):
-            raise ConsoleError("a page of another site sent this; refused", status=403)
+            raise ConsoleError("a page of a different site sent this request: refused", status=403)
         bearer = (request.headers.get("authorization") or "")[:7].lower() == "bearer "
         if bearer and self.login_needed:
             pass  # no browser sends a token by itself, so no other page can have sent this

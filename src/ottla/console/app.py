@@ -96,7 +96,7 @@ def make_app(console_settings: ConsoleSettings) -> Starlette:
             Route("/readyz", _ready),
             Mount("/static", StaticFiles(directory=_STATIC), name="static"),
         ],
-        middleware=[Middleware(_Audited, audit), Middleware(BaseHTTPMiddleware, dispatch=_guard)],
+        middleware=[Middleware(_Audited, audit), Middleware(BaseHTTPMiddleware, dispatch=_check_request)],
         exception_handlers={ConsoleError: _error_page, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
         lifespan=life,
     )
@@ -122,7 +122,7 @@ def _acting_users(gateway: Gateway, access: AccessControl, console_settings: Con
     return ActingUsers(gateway, console_settings.client)
 
 
-async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+async def _check_request(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
     site = site_of(request)
     try:
         site.access.check_host(request)

@@ -268,7 +268,7 @@ class Provider:
             reason = getattr(error, "reason", error)
             raise ConsoleError(f"the provider {self._rules.issuer} does not answer: {reason}", status=503) from None
         if not isinstance(document, dict):
-            raise ConsoleError("the provider answered what is no JSON object", status=502)
+            raise ConsoleError("the answer of the provider is not a JSON object", status=502)
         return document
 
 

@@ -1,4 +1,4 @@
-"""A query of the SQL page: DuckDB over topics as `ottla.tables` reads them, in a cage, with few rows shown."""
+"""A query of the SQL page: DuckDB over topics as `ottla.tables` reads them, in a process that may die."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from ottla.console.settings import MAX_SQL_ROWS
 from ottla.console.site import Site
 from ottla.security.grants import TOPIC
 
-MAX_RECORDS = 200_000
-"""Of each partition: the newest."""
-
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
     columns: list[str]
-    rows: list[tuple[Any, ...]]
+    rows: list[list[str | None]]
     more: bool
     offsets: dict[str, str]
     """Topic -> the end offsets that the answer is true at."""
@@ -27,7 +24,7 @@ class QueryResult:
 
 def run_query(site: Site, query: str) -> QueryResult:
     """With the rights of the site's user, and its masks."""
-    from ottla.tables.query import Cage, run_sql
+    from ottla.tables.caged_query import QueryLimits, run_caged
     from ottla.tables.topics import TableError
 
     if not query.strip():
@@ -38,23 +35,15 @@ def run_query(site: Site, query: str) -> QueryResult:
         return rows if mask is None else masked_table(rows, Masker(mask, Decoder(site.registry)))
 
     try:
-        table, ends = run_sql(
-            site.wire_properties, query, max_records=MAX_RECORDS, caged=Cage(), shown_rows=shown_rows,
+        result = run_caged(
+            site.wire_properties, query, limits=QueryLimits(rows=MAX_SQL_ROWS), shown_rows=shown_rows,
             visible=lambda topic: site.user.rights.sees(TOPIC, topic),
         )  # fmt: skip
     except TableError as error:
         raise ConsoleError(str(error)) from error
-    shown = table.slice(0, MAX_SQL_ROWS)
-    offsets: dict[str, list[str]] = {}
-    for where, end in sorted(ends.items()):
-        offsets.setdefault(where.topic, []).append(str(end))
-    try:
-        rows = [tuple(row) for row in zip(*(column.to_pylist() for column in shown.columns), strict=True)]
-    except (OverflowError, ValueError) as error:
-        raise ConsoleError(f"The answer has a value that cannot be shown ({error}); cast it to text.") from error
+    ends: dict[str, list[str]] = {}
+    for where, end in sorted(result.offsets.items()):
+        ends.setdefault(where.topic, []).append(str(end))
     return QueryResult(
-        list(table.column_names),
-        rows,
-        table.num_rows > MAX_SQL_ROWS,
-        {topic: ", ".join(parts) for topic, parts in offsets.items()},
+        result.columns, result.rows, result.more, {topic: ", ".join(parts) for topic, parts in ends.items()}
     )

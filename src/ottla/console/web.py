@@ -35,7 +35,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_TITLES = {400: "That did not work", 403: "Not allowed", 404: "Not found", 503: "The cluster does not answer"}
+_TITLES = {400: "The request failed", 403: "Not allowed", 404: "Not found", 503: "The cluster does not answer"}
 
 
 def page_response(request: Request, template: str, here: str, *, status: int = 200, **values: Any) -> HTMLResponse:
@@ -54,7 +54,7 @@ def page_response(request: Request, template: str, here: str, *, status: int = 2
 
 
 def error_response(request: Request, error: ConsoleError) -> Response:
-    title = _TITLES.get(error.status, "Something is wrong")
+    title = _TITLES.get(error.status, "Error")
     return page_response(request, "error.html", "", status=error.status, title=title, message=error.message)
 
 

@@ -34,7 +34,7 @@ def create_partitions(
         if counts[topic.name] > 1:
             continue
         try:
-            records += _grow(state, topic)
+            records += _grow(state, topic, MAX_RECORDS_PER_USER_OP - len(records))
             outcome = OK
         except KafkaError as error:
             outcome = refused(error)
@@ -42,7 +42,8 @@ def create_partitions(
     return Decision(CreatePartitionsResponse(results=results), [] if request.validate_only else records)
 
 
-def _grow(state: ControllerState, topic_request: CreatePartitionsTopic) -> list[Message]:
+def _grow(state: ControllerState, topic_request: CreatePartitionsTopic, room: int) -> list[Message]:
+    """`room`: the partitions that the request may still make. The limit is one of the request, not of each topic."""
     topic = state.image.topics_by_name.get(topic_request.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -56,7 +57,7 @@ def _grow(state: ControllerState, topic_request: CreatePartitionsTopic) -> list[
             f"{topic_request.count} would not be an increase.",
         )
     additional = topic_request.count - current
-    if additional > MAX_RECORDS_PER_USER_OP:
+    if additional > room:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     factor = len(next(iter(topic.partitions.values())).replicas)
     partitions = _new_partitions(state, topic_request, current, additional, factor)

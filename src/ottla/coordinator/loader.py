@@ -76,7 +76,7 @@ class Loader:
         try:
             self._replay_batch(data, position, header)
         except KafkaError as error:
-            log.error("coordinator_batch.unreadable", base_offset=header.base_offset, reason=str(error))
+            log.error("coordinator_batch.not_read", base_offset=header.base_offset, reason=str(error))
             self.skipped += 1
 
     def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
@@ -105,7 +105,7 @@ class Loader:
         try:
             parsed = self._decode_record(key or b"", value)
         except DecodeError as error:
-            log.warning("coordinator_record.unreadable", offset=offset, reason=str(error))
+            log.warning("coordinator_record.not_read", offset=offset, reason=str(error))
             parsed = None
         self.skipped += parsed is None
         return parsed

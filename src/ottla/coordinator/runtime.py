@@ -19,7 +19,7 @@ from ottla.coordinator.loader import Loader
 from ottla.coordinator.timers import KeyedTimers
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, Timer, Timers
-from ottla.log.producer_state import Verification
+from ottla.log.producer_state import VerificationGuard
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId
@@ -70,7 +70,7 @@ class TransactionalProducer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    verification: Verification | None = None
+    verification: VerificationGuard | None = None
 
 
 class EndOfTransaction(NamedTuple):

@@ -16,7 +16,6 @@ from ottla.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from ottla.model.ids import Offset, TopicPartition, Uuid, uuid_from_str, uuid_to_str
 
 CHECKPOINT_VERSION = "0"
-META_PROPERTIES_VERSION = "1"
 UNKNOWN_BROKER_EPOCH = -1
 
 

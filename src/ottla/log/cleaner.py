@@ -9,13 +9,13 @@ until the node restarts. A log whose disk refused goes behind all others.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock
-from ottla.log.compaction import CleanerStats, LogChangedError, Moved, compact
+from ottla.log.compaction import CleanerStats, LogChangedError, Moved, OnlineLogs, compact
 from ottla.log.compaction_output import BlockingSync
 from ottla.log.file_names import CLEANER_CHECKPOINT
 from ottla.log.partition_checkpoints import offsets_of
@@ -27,12 +27,6 @@ _log = get_logger(__name__)
 
 DEFAULT_DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
 DEFAULT_LOAD_FACTOR = 0.9
-
-
-class Logs(Protocol):
-    """What the cleaner needs of `LogStore`."""
-
-    def online_logs(self) -> Iterable[PartitionLog]: ...
 
 
 class LogToClean(NamedTuple):
@@ -62,7 +56,7 @@ class Cleaner:
 
     def __init__(
         self,
-        logs: Logs,
+        logs: OnlineLogs,
         clock: Clock,
         *,
         dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES,

@@ -14,8 +14,8 @@ uncleanable offset.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Generator, Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.env.seams import Clock
 from ottla.log.compaction_batches import (
@@ -44,13 +44,17 @@ class LogChangedError(Exception):
     """A segment that was being compacted left the log; the pass is void and nothing was changed."""
 
 
+class OnlineLogs(Protocol):
+    """What the cleaner and the eraser need of `LogStore`."""
+
+    def online_logs(self) -> Iterable[PartitionLog]: ...
+
+
 class CleanerStats(NamedTuple):
     end_offset: Offset
     """The log is clean below here: the next pass starts with it."""
     keys: int
     bytes_read: int
-    bytes_written: int
-    map_full: bool
 
 
 class Moved:
@@ -62,7 +66,7 @@ class Moved:
         self.bytes = 0
 
 
-class Pace:
+class TimeSlice:
     """Measures a slice of work: `used_up` after `SLICE_MS`."""
 
     __slots__ = ("_clock", "_until")
@@ -113,26 +117,31 @@ def run(steps: Generator[BlockingSync | None, None, CleanerStats]) -> CleanerSta
 
 class _Compaction:
     __slots__ = (
-        "_bytes_read", "_bytes_written", "_full", "_log", "_map", "_moved", "_output", "_pace", "_time_ms", "_upper",
+        "_bytes_read",
+        "_full",
+        "_log",
+        "_map",
+        "_moved",
+        "_output",
+        "_time_ms",
+        "_time_slice",
+        "_upper",
     )  # fmt: skip
 
     def __init__(self, log: PartitionLog, upper: Offset, clock: Clock, memory_bytes: int, moved: Moved) -> None:
         self._moved = moved
         self._log = log
         self._upper = upper
-        self._pace = Pace(clock)
+        self._time_slice = TimeSlice(clock)
         self._time_ms: TimestampMs = clock.time_ms()
         self._map = OffsetMap(memory_bytes)
         self._full = False
         self._output: CleanedSegment | None = None
         self._bytes_read = 0
-        self._bytes_written = 0
 
     def stats(self) -> CleanerStats:
         offset_map = self._map
-        return CleanerStats(
-            offset_map.latest_offset + 1, len(offset_map), self._bytes_read, self._bytes_written, self._full
-        )
+        return CleanerStats(offset_map.latest_offset + 1, len(offset_map), self._bytes_read)
 
     def discard_output(self) -> None:
         if self._output is not None:
@@ -220,11 +229,10 @@ class _Compaction:
             sync()
         self._check_not_moved()
         check_present(self._log, group, generation)
-        self._bytes_written += output.segment.size
         self._output = None  # from here on it is the log's
         self._log.replace_segments([output.segment], group, self._time_ms)
         yield None
-        self._pace.restart()
+        self._time_slice.restart()
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -241,9 +249,9 @@ class _Compaction:
             raise LogChangedError(str(self._log.topic_partition))
 
     def _breathe(self) -> Steps:
-        if self._pace.used_up():
+        if self._time_slice.used_up():
             yield None
-            self._pace.restart()
+            self._time_slice.restart()
 
 
 def check_present(log: PartitionLog, segments: list[Segment], generation: int | None = None) -> None:

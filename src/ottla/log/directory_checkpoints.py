@@ -80,7 +80,7 @@ class DirectoryCheckpoints:
         for name in _NAMES:
             if partition in self._on_disk[name]:
                 logs = present()
-                self.write(name, {each: offset for each, offset in self._written[name].items() if each in logs})
+                self.write(name, {key: offset for key, offset in self._written[name].items() if key in logs})
 
     def lower(self, partition: TopicPartition, offset: Offset) -> None:
         """The partition's log is about to be cut at `offset`: no entry may hold a higher offset."""

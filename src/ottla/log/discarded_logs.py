@@ -2,7 +2,7 @@
 
 A full disk may refuse the rename: the folder keeps its name, no log may be created under that name, and the rename is
 retried. A crash in between loses no records and revives no log: the next start finds the folder again. The metadata or
-a later log of the same partition then decides against the folder (`found_logs`).
+a later log of the same partition then decides against the folder (`log_choice`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DiscardedLogs:
         """Before a log takes its partition's name in `log_dir`: nothing that was discarded may have that name. KafkaError
         when the folder that has it cannot be renamed."""
         path = f"{log_dir.path}/{partition}"
-        for waiting in [each for each in self._renames if each[0].directory == path]:
+        for waiting in [renaming for renaming in self._renames if renaming[0].directory == path]:
             self._rename(*waiting, now_ms)
             self._renames.remove(waiting)
         try:
@@ -71,7 +71,7 @@ class DiscardedLogs:
             if self._storage.exists(path):
                 name = unique_dir(partition, self._random.token_bytes(16), STRAY_DIR_SUFFIX)
                 self._storage.rename(path, f"{log_dir.path}/{name}")
-                _log.warning("log.stray", directory=f"{log_dir.path}/{name}")
+                _log.warning("log.set_aside", directory=f"{log_dir.path}/{name}")
         except OSError as error:
             raise log_dir.storage_error(error) from error
 
@@ -85,8 +85,8 @@ class DiscardedLogs:
     def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
         """The folders whose delay is over. A folder that cannot be removed now is tried again at the next turn."""
         self._retry_renames(now_ms)
-        due = [each for each in self._removals if each[0] <= now_ms]
-        self._removals = [each for each in self._removals if each[0] > now_ms]
+        due = [removal for removal in self._removals if removal[0] <= now_ms]
+        self._removals = [removal for removal in self._removals if removal[0] > now_ms]
         for due_ms, log_dir, directory in due:
             if log_dir.offline:
                 continue

@@ -9,13 +9,13 @@ point repeats the work, which changes nothing a second time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterator
 from itertools import count
 from typing import NamedTuple, Protocol
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock
-from ottla.log.compaction import LogChangedError, Pace, check_present, read_batches
+from ottla.log.compaction import LogChangedError, OnlineLogs, TimeSlice, check_present, read_batches
 from ottla.log.compaction_batches import steps_of_spans
 from ottla.log.compaction_output import BlockingSync, CleanedSegment
 from ottla.log.log_directory import LogDirectory
@@ -52,16 +52,10 @@ class KeyCustody(Protocol):
     def is_plain(self, path: str) -> bool: ...
 
 
-class Logs(Protocol):
-    """What the eraser needs of `LogStore`."""
-
-    def online_logs(self) -> Iterable[PartitionLog]: ...
-
-
 class Eraser:
     __slots__ = ("_clock", "_custody", "_logs", "_refusals", "_short")
 
-    def __init__(self, logs: Logs, clock: Clock, custody: KeyCustody) -> None:
+    def __init__(self, logs: OnlineLogs, clock: Clock, custody: KeyCustody) -> None:
         self._logs = logs
         self._clock = clock
         self._custody = custody
@@ -104,20 +98,20 @@ class Eraser:
 
     def _choose(self) -> tuple[LogDirectory, str, list[tuple[PartitionLog, _Due]]] | None:
         self._short = {log: short for log, short in self._short.items() if not log.discarded}
-        found: dict[tuple[str, str], list[tuple[PartitionLog, _Due]]] = {}
+        by_topic: dict[tuple[str, str], list[tuple[PartitionLog, _Due]]] = {}
         for log in self._logs.online_logs():
             if log.config.ottla_encryption_forget:
-                due = [erasure for erasure in self._wanted(log) if self._is_due(log, erasure)]
+                due = [erasure for erasure in self._requested(log) if self._is_due(log, erasure)]
                 if due:
-                    work = found.setdefault((log.log_dir.path, log.topic_partition.topic), [])
+                    work = by_topic.setdefault((log.log_dir.path, log.topic_partition.topic), [])
                     work.append((log, _Due(due, log.generation)))
-        if not found:
+        if not by_topic:
             return None
         # Work that a disk refused comes last: a full directory must not block erasure in the other directories.
-        (_, topic), work = min(found.items(), key=lambda item: max(log.cleaning_refused for log, _ in item[1]))
+        (_, topic), work = min(by_topic.items(), key=lambda item: max(log.cleaning_refused for log, _ in item[1]))
         return work[0][0].log_dir, topic, work
 
-    def _wanted(self, log: PartitionLog) -> Iterator[Erasure]:
+    def _requested(self, log: PartitionLog) -> Iterator[Erasure]:
         for text in log.config.ottla_encryption_forget:
             if text not in log.erasure_notes.entries:
                 yield Erasure.parse(text)
@@ -143,7 +137,7 @@ class Eraser:
         if log.discarded or log.generation != due.generation:
             return  # it was cut meanwhile and fetches again: looked at again
         partition = log.topic_partition.partition
-        done = [str(each) for each in due.erasures if each.ends[partition] <= log.log_end_offset]
+        done = [str(erasure) for erasure in due.erasures if erasure.ends[partition] <= log.log_end_offset]
         before = [text for text in log.erasure_notes.entries if text in log.config.ottla_encryption_forget]
         if done:
             log.erasure_notes.write([*before, *done])
@@ -167,13 +161,14 @@ class _Short(NamedTuple):
 def _erase(log: PartitionLog, due: _Due, clock: Clock) -> Generator[BlockingSync | None, None, int]:
     """Rewrite the segments that hold records to erase; returns how many records lost their value."""
     topic, partition = log.topic_partition
-    ends = {each.key_hash: each.ends[partition] for each in sorted(due.erasures, key=lambda each: each.ends[partition])}
+    erasures = sorted(due.erasures, key=lambda erasure: erasure.ends[partition])
+    ends = {erasure.key_hash: erasure.ends[partition] for erasure in erasures}
     upper = max(ends.values())
-    pace = Pace(clock)
+    time_slice = TimeSlice(clock)
     affected: list[Segment] = []
-    for segment in [each for each in log.segments if each.base_offset < upper]:
+    for segment in [segment for segment in log.segments if segment.base_offset < upper]:
         for batch, header in read_batches(log, segment):
-            if (yield from _condemned(batch, header, topic, ends, pace)):
+            if (yield from _condemned(batch, header, topic, ends, time_slice)):
                 affected.append(segment)
                 break
     check_present(log, affected, due.generation)
@@ -181,12 +176,12 @@ def _erase(log: PartitionLog, due: _Due, clock: Clock) -> Generator[BlockingSync
         log.roll(clock.time_ms())
     erased = 0
     for segment in affected:
-        erased += yield from _rewrite(log, segment, ends, clock, pace)
+        erased += yield from _rewrite(log, segment, ends, clock, time_slice)
     return erased
 
 
 def _rewrite(
-    log: PartitionLog, segment: Segment, ends: dict[str, Offset], clock: Clock, pace: Pace
+    log: PartitionLog, segment: Segment, ends: dict[str, Offset], clock: Clock, time_slice: TimeSlice
 ) -> Generator[BlockingSync | None, None, int]:
     generation = log.generation
     output = CleanedSegment(log, segment)
@@ -194,7 +189,7 @@ def _rewrite(
     erased = 0
     try:
         for batch, header in read_batches(log, segment):
-            condemned = yield from _condemned(batch, header, log.topic_partition.topic, ends, pace)
+            condemned = yield from _condemned(batch, header, log.topic_partition.topic, ends, time_slice)
             output.append(_without(batch, header, condemned) if condemned else batch)
             erased += len(condemned)
         for aborted in segment.aborted_transactions():
@@ -213,23 +208,23 @@ def _rewrite(
 
 
 def _condemned(
-    batch: bytes, header: BatchHeader, topic: str, ends: dict[str, Offset], pace: Pace
+    batch: bytes, header: BatchHeader, topic: str, ends: dict[str, Offset], time_slice: TimeSlice
 ) -> Generator[None, None, set[int]]:
     """The starts of the records in the payload that lose their value."""
-    found: set[int] = set()
+    starts: set[int] = set()
     if header.is_control or not header.record_count:
-        return found
+        return starts
     payload = bytes(batch_payload(batch, 0, header))
     for spans in steps_of_spans(payload, header):
         for start, _, delta, _, key_start, key_end, is_null in spans:
             if key_start < 0 or is_null:
                 continue
             if header.base_offset + delta < ends.get(key_hash(topic, payload[key_start:key_end]), 0):
-                found.add(start)
-        if pace.used_up():
+                starts.add(start)
+        if time_slice.used_up():
             yield None
-            pace.restart()
-    return found
+            time_slice.restart()
+    return starts
 
 
 def _without(batch: bytes, header: BatchHeader, condemned: set[int]) -> bytearray:

@@ -107,8 +107,8 @@ class _Index:
                 high = middle
         if low == 0:
             return None
-        one, other = unpack(data, (low - 1) * size)
-        return first + low - 1, (one, other)
+        key, position = unpack(data, (low - 1) * size)
+        return first + low - 1, (key, position)
 
     def _window(self, target: int, field: int) -> bytes:
         """A part of the file that holds the last slot whose `field` is <= `target`, if there is one."""

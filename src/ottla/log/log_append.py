@@ -16,7 +16,7 @@ from ottla.log.log_roll import LogRoll
 from ottla.log.log_segments import LogSegments
 from ottla.log.log_truncation import LogTruncation
 from ottla.log.producer_rebuild import end_transaction, marker_of
-from ottla.log.producer_state import ProducerState, Verification
+from ottla.log.producer_state import ProducerState, VerificationGuard
 from ottla.log.results import AppendResult
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTxn
@@ -83,7 +83,7 @@ class LogAppend:
         leader_epoch: LeaderEpoch,
         now_ms: TimestampMs,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        guard: Verification | None = None,
+        verification_guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
         """Assign offsets and epoch to validated batches and write them. KafkaError refuses them with nothing changed."""
@@ -99,7 +99,7 @@ class LogAppend:
                         return AppendResult(
                             earlier.first_offset, earlier.last_offset, timestamp, timestamp, 0, True, False
                         )
-                self._judge(buf, position, header, origin, guard, transaction_version)
+                self._judge(buf, position, header, origin, verification_guard, transaction_version)
             # Base offset and leader epoch in one go, the length between them as it stands; none is under the CRC.
             _assign(buf, position, next_offset, header.batch_length, leader_epoch)
             next_offset += header.last_offset_delta + 1
@@ -145,7 +145,7 @@ class LogAppend:
         position: int,
         header: BatchHeader,
         origin: AppendOrigin,
-        guard: Verification | None,
+        verification_guard: VerificationGuard | None,
         transaction_version: int,
     ) -> None:
         if header.attributes & CONTROL_MASK:
@@ -153,7 +153,7 @@ class LogAppend:
             if marker is not None:
                 self._producers.check_marker(header, marker, transaction_version)
         else:
-            self._producers.check(header, origin, guard)
+            self._producers.check(header, origin, verification_guard)
 
     def _write(
         self,

@@ -105,7 +105,7 @@ class LogDirectory:
         if name not in names and other != name:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"The file system of {self.path} does not tell {name} from {other}: delete one of the two topics, or keep "
+                f"The file system of {self.path} does not distinguish {name} from {other}: delete one of the two topics, or keep "
                 "log.dirs on a file system that distinguishes upper and lower case",
             )
 

@@ -36,7 +36,7 @@ from ottla.log.file_names import (
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
 )
-from ottla.log.found_logs import Assignments, FoundLogs, choose, unassigned
+from ottla.log.log_choice import Assignments, LoadedLogs, choose, unassigned
 from ottla.log.log_directory import LogDirectory, lacks_descriptors
 from ottla.log.log_dirs_description import LogDirDescription, describe_directory
 from ottla.log.log_flush import FlushPlan
@@ -83,7 +83,7 @@ class LogStore:
         ]
         self._locks: list[Callable[[], None]] = []
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._found: dict[TopicPartition, FoundLogs] = {}
+        self._loaded_logs: dict[TopicPartition, LoadedLogs] = {}
         self._entries_left = False
         """When the node started: a checkpoint has entries of partitions whose folder is gone."""
         self._compacted: set[TopicPartition] = set()
@@ -146,12 +146,12 @@ class LogStore:
                 self._load_directory(log_dir, config_for, now_ms)
             except (OSError, KafkaError) as error:
                 self._fail_at_start(log_dir, error)
-        set_aside = [self._take(partition, found, assigned, now_ms) for partition, found in self._found.items()]
+        set_aside = [self._take(partition, loaded, assigned, now_ms) for partition, loaded in self._loaded_logs.items()]
         if any(set_aside) or self._entries_left:
             self.checkpoint_deletion()
         for log_dir in self.online_directories():
             follow_cleaner_checkpoint(log_dir, self._logs)
-        self._found.clear()
+        self._loaded_logs.clear()
         self._loaded = True
 
     def _load_directory(
@@ -179,7 +179,7 @@ class LogStore:
                 self._discarded.remove_later(log_dir, directory, now_ms + delay)
                 continue
             if suffix == STRAY_DIR_SUFFIX:
-                _log.warning("log.stray", directory=directory)
+                _log.warning("log.set_aside", directory=directory)
                 continue
             log = load_partition_log(
                 log_dir,
@@ -197,19 +197,19 @@ class LogStore:
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
             if self.custody is not None and self.custody.is_plain(log.active_segment.path(LOG_SUFFIX)):
                 log.roll(now_ms)  # encryption was switched on: what is written from now on is covered
-            found = self._found.setdefault(partition, FoundLogs([], []))
-            (found.futures if suffix == FUTURE_DIR_SUFFIX else found.logs).append(log)
+            loaded = self._loaded_logs.setdefault(partition, LoadedLogs([], []))
+            (loaded.futures if suffix == FUTURE_DIR_SUFFIX else loaded.logs).append(log)
             entries.discard(partition)
         self._entries_left |= bool(entries)
 
-    def _take(self, partition: TopicPartition, found: FoundLogs, assigned: Assignments, now_ms: TimestampMs) -> bool:
+    def _take(self, partition: TopicPartition, loaded: LoadedLogs, assigned: Assignments, now_ms: TimestampMs) -> bool:
         """Hold the partition's log and copy; whether other folders of it had to be set aside."""
-        choice = choose(found, assigned(partition))
+        choice = choose(loaded, assigned(partition))
         for log in choice.superseded:
             _log.warning("log.superseded", directory=log.directory)
             self._discarded.discard(log, DELETE_DIR_SUFFIX, now_ms)
         for log in choice.contradicting:
-            _log.warning("log.stray", directory=log.directory)
+            _log.warning("log.set_aside", directory=log.directory)
             self._discarded.discard(log, STRAY_DIR_SUFFIX, now_ms)
         if choice.log is not None:
             self._logs[partition] = choice.log
@@ -327,7 +327,7 @@ class LogStore:
 
         Before their folders go or are put aside: after a crash in between they are found again.
         """
-        self._keys.destroy(topic, None if of is None else {name for each in of for name in self._folders(each)})
+        self._keys.destroy(topic, None if of is None else {name for tp in of for name in self._folders(tp)})
 
     def keyed_topics(self) -> set[str]:
         """Topics that have keys in some directory."""
@@ -348,7 +348,7 @@ class LogStore:
         for log in (self._logs.pop(partition, None), self.moves.take_orphan(partition)):
             if log is not None:
                 self._discarded.discard(log, STRAY_DIR_SUFFIX, now_ms)
-                _log.warning("log.stray", directory=log.directory)
+                _log.warning("log.set_aside", directory=log.directory)
 
     def _folders(self, partition: TopicPartition) -> set[str]:
         """The names of all folders that hold records of the partition, whatever the directory."""

@@ -7,7 +7,7 @@ the next start finds:
 2. `topic-partition.<hex>-future` becomes `topic-partition` in the target, and the target directory is synced.
 3. The log in the source becomes `topic-partition.<hex>-delete`, and the source's checkpoints lose its entries.
 
-Before 2 the source has the log. Between 2 and 3 both have it, and are equal (`found_logs` chooses). From 2 on only the
+Before 2 the source has the log. Between 2 and 3 both have it, and are equal (`log_choice` chooses). From 2 on only the
 copy grows. An error up to 2 leaves the source serving, an error in 3 leaves the target serving.
 """
 

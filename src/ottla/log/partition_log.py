@@ -42,7 +42,7 @@ from ottla.log.log_roll import LogRoll
 from ottla.log.log_segments import LogSegments
 from ottla.log.log_truncation import LogTruncation
 from ottla.log.producer_snapshots import ProducerSnapshots
-from ottla.log.producer_state import ProducerState, Verification
+from ottla.log.producer_state import ProducerState, VerificationGuard
 from ottla.log.results import AppendResult, LogSlice, TimestampedOffset
 from ottla.log.segment import Segment
 from ottla.log.segment_exchange import SegmentExchange
@@ -213,7 +213,7 @@ class PartitionLog:
         now_ms: TimestampMs,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         version: int = FIRST_ZSTD_VERSION,
-        guard: Verification | None = None,
+        verification_guard: VerificationGuard | None = None,
         transaction_version: int = 0,
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
@@ -239,7 +239,7 @@ class PartitionLog:
                 )
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
-        return self._append.as_leader(validated, leader_epoch, now_ms, origin, guard, transaction_version)
+        return self._append.as_leader(validated, leader_epoch, now_ms, origin, verification_guard, transaction_version)
 
     def append_as_follower(
         self, batches: Buffer, *, now_ms: TimestampMs, max_leader_epoch: LeaderEpoch | None = None

@@ -42,7 +42,7 @@ def end_transaction(
     try:
         marker, timestamp = marker_of(buf, position)
     except KafkaError as error:
-        _log.warning("marker.unreadable", offset=offset, error=error.message)
+        _log.warning("marker.not_read", offset=offset, error=error.message)
         return None
     return state.update_marker(header, marker, offset, timestamp) if marker is not None else None
 

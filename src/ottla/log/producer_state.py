@@ -72,7 +72,7 @@ class CompletedTxn(NamedTuple):
     aborted: bool
 
 
-class Verification:
+class VerificationGuard:
     """A pending request to the coordinator whether a producer's transaction includes the partition (KIP-890).
 
     The object itself is the guard: the following append must pass this same object.
@@ -113,7 +113,7 @@ class ProducerState:
         """First offset -> producer; offsets only rise, so the first key is the oldest transaction."""
         self.unreplicated: dict[Offset, Offset] = {}
         """First offset -> offset of the marker, above the high watermark."""
-        self.verifications: dict[ProducerId, Verification] | None = None
+        self.verifications: dict[ProducerId, VerificationGuard] | None = None
         self.end_offset = end_offset
         """The state reflects the log up to here."""
         self.expiration_ms = expiration_ms
@@ -154,7 +154,7 @@ class ProducerState:
                 return batch
         return None
 
-    def check(self, header: BatchHeader, origin: AppendOrigin, guard: Verification | None) -> None:
+    def check(self, header: BatchHeader, origin: AppendOrigin, verification_guard: VerificationGuard | None) -> None:
         """Raise what Kafka answers to a data batch that must not be appended."""
         entry = self.producers.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_MASK
@@ -166,7 +166,7 @@ class ProducerState:
             transactional
             and self.verification_enabled
             and not _is_ongoing(entry, header.producer_epoch)
-            and (verification is None or verification is not guard)
+            and (verification is None or verification is not verification_guard)
         ):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if origin is AppendOrigin.CLIENT:
@@ -310,7 +310,7 @@ class ProducerState:
         now_ms: TimestampMs,
         *,
         supports_epoch_bump: bool = False,
-    ) -> Verification | None:
+    ) -> VerificationGuard | None:
         """A guard for the append to come; None when the producer's transaction is open here already."""
         entry = self.producers.get(producer_id)
         if entry is not None and epoch < entry.epoch:
@@ -321,17 +321,19 @@ class ProducerState:
             self.verifications = {}
         verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = Verification(producer_id, now_ms, sequence, epoch, supports_epoch_bump=supports_epoch_bump)
+            verification = VerificationGuard(
+                producer_id, now_ms, sequence, epoch, supports_epoch_bump=supports_epoch_bump
+            )
             self.verifications[producer_id] = verification
         else:
             verification.seen(sequence, epoch)
         return verification
 
-    def drop_verification(self, producer_id: ProducerId, guard: Verification) -> None:
+    def drop_verification(self, producer_id: ProducerId, verification_guard: VerificationGuard) -> None:
         """Remove the guard of a producer id that the coordinator does not have: no append will use it, and clients can
         invent any number of ids.
         """
-        if self.verifications and self.verifications.get(producer_id) is guard:
+        if self.verifications and self.verifications.get(producer_id) is verification_guard:
             del self.verifications[producer_id]
 
 
@@ -350,7 +352,7 @@ def _invalid_epoch(producer_id: ProducerId, epoch: ProducerEpoch, current: Produ
     )
 
 
-def _check_sequence(header: BatchHeader, entry: ProducerEntry | None, verification: Verification | None) -> None:
+def _check_sequence(header: BatchHeader, entry: ProducerEntry | None, verification: VerificationGuard | None) -> None:
     sequence = header.base_sequence
     if verification is not None:
         first_batch = entry is None or not entry.batches

@@ -29,7 +29,6 @@ from ottla.log.file_names import (
     base_offset_of,
     segment_name,
 )
-from ottla.log.leftovers import tidy
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_rebuild import load_snapshot, rebuild_producer_state, replay_segments
@@ -38,6 +37,7 @@ from ottla.log.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, Producer
 from ottla.log.salvage import indexes_sane, rebuild_epochs, rebuild_indexes, sound_end
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import recover_segment
+from ottla.log.temporary_files import tidy
 from ottla.model.ids import ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
 
 _log = get_logger(__name__)
@@ -261,8 +261,9 @@ def _rebuild(folder: _Folder, segment: Segment, log_start: Offset, known_end: Of
 def _load_clean(folder: _Folder, log_start: Offset, known_end: Offset) -> tuple[Offset, ProducerState]:
     if not folder.segments:
         return log_start, ProducerState(log_start)
-    found = sound_end(folder.segments[-1], known_end)
-    end = _rebuild(folder, folder.segments[-1], log_start, known_end) if found is None else found
+    end = sound_end(folder.segments[-1], known_end)
+    if end is None:
+        end = _rebuild(folder, folder.segments[-1], log_start, known_end)
     if not folder.snapshots.offsets:
         # Kafka's own rule: no snapshot after a clean shutdown means that there are no producers.
         return end, ProducerState(end)

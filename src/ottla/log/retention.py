@@ -35,14 +35,6 @@ def delete_old_segments(log: PartitionLog, now_ms: TimestampMs) -> int:
     return deleted
 
 
-def expired_segments(log: PartitionLog, now_ms: TimestampMs) -> list[Segment]:
-    """Everything that one pass would take out."""
-    choices = [below_log_start(log, now_ms)]
-    if log.config.delete:
-        choices += [beyond_size(log, now_ms), beyond_age(log, now_ms)]
-    return max(choices, key=len)
-
-
 def below_log_start(log: PartitionLog, _now_ms: TimestampMs) -> list[Segment]:
     start = log.log_start_offset
     return _oldest(log, lambda _segment, following: following is not None and following <= start)

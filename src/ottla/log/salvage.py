@@ -83,9 +83,11 @@ def rebuild_indexes(
         note_producer(segment, producers, header, segment.file.pread(header.size, position) if control else b"", 0)
         expected = position + header.size
         end_offset = header.next_offset
-    rest = segment.size - expected
-    if rest:
-        _log.warning("log.damaged", path=segment.path(LOG_SUFFIX), position=expected, bytes=rest, offset=end_offset)
+    damaged_bytes = segment.size - expected
+    if damaged_bytes:
+        _log.warning(
+            "log.damaged", path=segment.path(LOG_SUFFIX), position=expected, bytes=damaged_bytes, offset=end_offset
+        )
     segment.finish_indexes()
     return end_offset, expected
 

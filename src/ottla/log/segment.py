@@ -302,14 +302,14 @@ class Segment:
             position = positions.get(offset)
             if position is not None:
                 return position if position < self.size else None
-        known, start = self.offset_index.floor_entry(offset)
+        indexed_offset, start = self.offset_index.floor_entry(offset)
         try:
-            found = self._first_ending_at(offset, start, known)
+            position = self._first_ending_at(offset, start, indexed_offset)
         except KafkaError:
-            found = self._position_in_doubt(offset, start)
-        if found is not None:
-            self.remember(offset, found)
-        return found
+            position = self._position_in_doubt(offset, start)
+        if position is not None:
+            self.remember(offset, position)
+        return position
 
     def _position_in_doubt(self, offset: Offset, start: int) -> int | None:
         """The batches from `start` are damaged, or the index does not fit them. CORRUPT_MESSAGE when `offset` is lost."""
@@ -333,14 +333,14 @@ class Segment:
         for last_offset, position in entries:
             self.offset_index.append(last_offset, position)
 
-    def _first_ending_at(self, offset: Offset, start: int, known: Offset) -> int | None:
+    def _first_ending_at(self, offset: Offset, start: int, indexed_offset: Offset) -> int | None:
         """The position of the first batch from `start` on that ends at or after `offset`. By the index, the batch at
-        `start` ends at `known` (-1: the index has no entry).
+        `start` ends at `indexed_offset` (-1: the index has no entry).
         """
         for position, header in self.headers_from(start):
-            if known >= 0 and not self.base_offset <= header.base_offset <= known:
+            if indexed_offset >= 0 and not self.base_offset <= header.base_offset <= indexed_offset:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(INDEX_SUFFIX)} does not fit its log")
-            known = -1
+            indexed_offset = -1
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
         return None

@@ -275,8 +275,8 @@ def _whole_batch_at(buf: bytearray | memoryview, pos: int, end: int) -> int:
     return size if size <= end - pos else 0
 
 
-def _request_error(version: int, rest: str) -> KafkaError:
-    return RefusedRequestError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {rest}")
+def _request_error(version: int, rule: str) -> KafkaError:
+    return RefusedRequestError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {rule}")
 
 
 def _check_size_and_crc(
@@ -347,8 +347,8 @@ def _timestamps_and_codec(
 ) -> ValidatedBatches:
     timestamp_type = LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME
     codec = header.attributes & COMPRESSION_MASK
-    wanted = codec if config.compression_type == "producer" else NAMES[config.compression_type]
-    recompressed = wanted != codec and not (codec == 0 and header.is_control)
+    target_codec = codec if config.compression_type == "producer" else NAMES[config.compression_type]
+    recompressed = target_codec != codec and not (codec == 0 and header.is_control)
     max_timestamp = header.max_timestamp
     if recompressed or _records_matter(header, config, timestamp_type, now_ms):
         walked = walk_records(buf, header, partition, config, timestamp_type, now_ms, on_loop=on_loop)
@@ -357,7 +357,7 @@ def _timestamps_and_codec(
             # Kafka rebuilds such a batch from records whose keys and values it has skipped, and throws an exception.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The offsets of a compressed batch are not consecutive")
         if recompressed:
-            fresh = recompress(walked, header, config, wanted, timestamp_type, now_ms)
+            fresh = recompress(walked, header, config, target_codec, timestamp_type, now_ms)
             _recheck_size(len(fresh), partition, config)
             return _finish(fresh, partition, config, now_ms if timestamp_type else NO_TIMESTAMP)
     if timestamp_type == LOG_APPEND_TIME:

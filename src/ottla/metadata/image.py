@@ -187,11 +187,6 @@ class MetadataImage:
     def topic_config(self, topic: str) -> dict[str, str]:
         return self.configs.get((RESOURCE_TOPIC, topic), {})
 
-    def broker_config(self, broker_id: NodeId) -> dict[str, str]:
-        """The dynamic settings of a broker, over the cluster-wide settings."""
-        default = self.configs.get((RESOURCE_BROKER, ""), {})
-        return {**default, **self.configs.get((RESOURCE_BROKER, str(broker_id)), {})}
-
     def partitions(self) -> Iterator[tuple[TopicPartition, Uuid, PartitionRegistration]]:
         for topic in self.topics_by_name.values():
             for index, registration in topic.partitions.items():

@@ -5,8 +5,9 @@ A schema is compiled once (`AvroReader`); a payload is then bytes in, a value or
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +17,8 @@ from ottla.payloads.json_text import deeper_than
 
 _MAX_SCHEMA_DEPTH = 400
 """Of the JSON: fastavro parses a schema by recursion too. An Avro level is two of JSON."""
+_WHOLE = "whole"
+BRANCH = "ottla_branch_"
 _BAD_SCHEMA = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _BAD_DATA = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, MemoryError, RecursionError, struct.error,
@@ -27,13 +30,24 @@ class AvroError(ValueError):
 
 
 class AvroReader:
-    """Reads payloads of one writer's schema, as `reader` where that is given. `dependencies` define names before it."""
+    """Reads payloads of one schema. `dependencies` define names before it.
 
-    def __init__(self, schema: Any, dependencies: Sequence[Any] = (), *, reader: Any = None) -> None:
-        self._writer, named = _parsed(schema, dependencies)
-        self._reader = None if reader is None else _parsed(reader, ())[0]
+    `raw` gives values as they are written: a date is its number of days, a decimal its bytes. A value of a union of
+    several types is then {BRANCH and the number of its type: value}.
+    """
+
+    def __init__(self, schema: Any, dependencies: Sequence[Any] = (), *, raw: bool = False) -> None:
+        if raw:
+            numbers = itertools.count()
+            dependencies = [_raw(dependency, numbers) for dependency in dependencies]
+            schema = _raw(schema, numbers)
+        self._schema, named = _parsed(schema, dependencies)
+        parsed = self._schema
+        self._wrapped = not isinstance(schema, dict)
+        if self._wrapped:
+            self._schema = _parsed(_as_field(schema), dependencies)[0]
         try:
-            shapes = Shapes(self._writer, named)
+            shapes = Shapes(parsed, named)
         except _BAD_SCHEMA as error:
             raise _problem("the Avro schema cannot be used", error) from error
         self._root, self.free_bytes, self.quick_bytes = shapes.root, shapes.free_bytes, shapes.quick_bytes
@@ -53,16 +67,21 @@ class AvroReader:
 
     def _read(self, stream: BytesIO, data: bytes) -> Any:
         from fastavro import schemaless_reader
-        from fastavro.read import SchemaResolutionError
 
         try:
             if len(data) > self.free_bytes:
                 walk(self._root, data)
-            return schemaless_reader(stream, self._writer, self._reader)
+            value: Any = schemaless_reader(stream, self._schema, None)
+            return value[_WHOLE] if self._wrapped else value
         except AvroLimitError as error:
             raise AvroError(f"not Avro of its schema: {error}") from error
-        except (*_BAD_DATA, SchemaResolutionError) as error:
+        except _BAD_DATA as error:
             raise _problem("not Avro of its schema", error) from error
+
+
+def named_types(schema: Any, dependencies: Sequence[Any] = ()) -> tuple[Any, dict[str, Any]]:
+    """The schema with full names, and the definitions by name; AvroError when it is none."""
+    return _parsed(schema, dependencies)
 
 
 def parse_avro(schema: Any, dependencies: Sequence[Any] = ()) -> Any:
@@ -101,6 +120,52 @@ def _plain(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {name: _plain(inner) for name, inner in schema.items() if name not in {"default", "logicalType"}}
+
+
+def _as_field(schema: Any) -> dict[str, Any]:
+    """A record has the bytes of its one field. fastavro parses a union or a name again for each value, and a record once."""
+    return {"type": "record", "name": "ottla.Whole", "fields": [{"name": _WHOLE, "type": schema}]}
+
+
+def _raw(schema: Any, numbers: Iterator[int], depth: int = 0) -> Any:
+    """The schema without logical types. Each type of a union of several types is the field of a record with a new name,
+    which has the same bytes. The name has no namespace, so that names inside mean what they meant.
+    """
+    if depth > _MAX_SCHEMA_DEPTH:
+        return schema  # refused for its depth later
+    if isinstance(schema, list):
+        branches = [_raw(branch, numbers, depth + 1) for branch in schema]
+        if sum(not is_null(branch) for branch in schema) < 2:
+            return branches
+        return [
+            branch if is_null(branch) else _branch(number, branch, next(numbers))
+            for number, branch in enumerate(branches)
+        ]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: value for name, value in schema.items() if name != "logicalType"}
+    for name in ("type", "items", "values"):
+        if name in kept:
+            kept[name] = _raw(kept[name], numbers, depth + 1)
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [_raw_field(field, numbers, depth + 2) for field in kept["fields"]]
+    return kept
+
+
+def is_null(schema: Any) -> bool:
+    return schema == "null" or (isinstance(schema, dict) and schema.get("type") == "null")
+
+
+def _raw_field(field: Any, numbers: Iterator[int], depth: int) -> Any:
+    """Without its default, which means nothing to a writer's data."""
+    if not isinstance(field, dict) or "type" not in field:
+        return field
+    kept = {name: value for name, value in field.items() if name not in {"default", "logicalType"}}
+    return kept | {"type": _raw(field["type"], numbers, depth)}
+
+
+def _branch(number: int, schema: Any, unique: int) -> dict[str, Any]:
+    return {"type": "record", "name": f"{BRANCH}{unique}", "fields": [{"name": f"{BRANCH}{number}", "type": schema}]}
 
 
 def _check_depth(schema: Any) -> None:

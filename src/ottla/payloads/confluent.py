@@ -12,6 +12,7 @@ Only this module reads and writes the format.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from uuid import UUID
 
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
@@ -63,6 +64,20 @@ def message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
             raise SchemaFramingError(f"the message index {index} is negative")
         indexes.append(index)
     return tuple(indexes), position
+
+
+def indexes_prefix(indexes: Sequence[int]) -> bytes:
+    """What stands before a Protobuf message."""
+    if tuple(indexes) == (0,):
+        return FIRST_MESSAGE
+    out = bytearray()
+    for number in (len(indexes), *indexes):
+        raw = number << 1
+        while raw > 0x7F:
+            out.append((raw & 0x7F) | 0x80)
+            raw >>= 7
+        out.append(raw)
+    return bytes(out)
 
 
 def _zigzag(data: bytes, position: int) -> tuple[int, int]:

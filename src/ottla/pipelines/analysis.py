@@ -15,12 +15,14 @@ from pyspark.sql import DataFrame
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.pipeline import Pipeline, Step, written_nodes
-from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, View
+from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TABLES = (Delta, SparkTable, SqlTable, View)
+"""What a step before may have to make first."""
 _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
 
 
@@ -43,8 +45,8 @@ def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, mad
     """A step that reads a table which a step before it makes (`made_here`) is checked once the table is there."""
     try:
         inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
-    except UserError:
-        if any(port.node in made_here and not isinstance(port, Topic) for port in step.reads.values()):
+    except (UserError, PySparkException):
+        if any(port.node in made_here and isinstance(port, _TABLES) for port in step.reads.values()):
             return
         raise
     branches = branches_of(step, step.function(**inputs))
@@ -68,7 +70,8 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
     """UserError for a combination of query and output that cannot run."""
     if not frame.isStreaming:
         raise UserError(
-            "no input is a stream: table_of, delta and sql_table are tables; read at least one of the topics with topic(...)"
+            "no input is a stream: table_of, delta, sql_table and spark_table are tables; read at least one of the topics "
+            "with topic(...) or changes_of(...)"
         )
     if step.output_mode == "complete" and isinstance(port, Topic):
         raise UserError(
@@ -93,9 +96,9 @@ def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "key", (port.key,)
     if isinstance(port, View):
         yield "key", port.delta.keys
-    if isinstance(port, Delta | SqlTable):
+    if isinstance(port, Delta | Iceberg | SqlTable):
         yield "key", port.keys
-    if isinstance(port, Delta | Parquet):
+    if isinstance(port, Delta | Files | Iceberg):
         yield "partition column", port.partition_by
 
 

@@ -8,26 +8,31 @@ and `_headers` the headers. Every output is exactly once: topics by transactions
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from ottla.connect.sinks.base import DELETED, TableSink, Work, last_of_each
+from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
-from ottla.pipelines.checkpoints import Checkpoint, is_object_store, open_driver_files
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files
 from ottla.pipelines.codecs import column_name, decoded, encoded
+from ottla.pipelines.options import PINS
+from ottla.pipelines.outputs.batch import newest_of_each, write_table
 from ottla.pipelines.pipeline import Step
-from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
+from ottla.pipelines.ports import Delta, Port, SparkTable, SqlTable, Topic, TopicTable, View
 from ottla.pipelines.positions import RESERVED_KEY
+from ottla.pipelines.topic_tables import changes as table_changes
+from ottla.pipelines.topic_tables import newest_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-ERROR_HEADERS = ("topic", "partition", "offset", "stage", "class.name", "exception.class.name", "exception.message")
-"""Kafka Connect's names, each under `__connect.errors.`."""
+MAX_OFFSETS_PER_TRIGGER = 5_000_000
+"""5 GB of records of 1 KB: 20 s at the 249 MB/s that docs/pipelines.md has for two cores. A batch's fixed second costs 5 %.
+A slow step of 20,000 rows/s needs 250 s."""
 _META = ("topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -45,6 +50,7 @@ class RunSettings:
     starting: Mapping[str, str] = field(default_factory=dict)
     """Options that replace where inputs begin: startingOffsets, startingTimestamp ..."""
     max_offsets_per_trigger: int | None = None
+    """None stands for MAX_OFFSETS_PER_TRIGGER, 0 for no limit."""
     made_here: frozenset[str] = frozenset()
     """Topics that a backfill writes itself: they are read from the broker and from their beginning."""
 
@@ -53,34 +59,62 @@ class RunSettings:
         return {f"kafka.{name}": value for name, value in client_settings.items()}
 
 
-def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataFrame:
+def input_frame(spark: SparkSession, port: Port, settings: RunSettings, pins: str | None = None) -> DataFrame:
+    """`pins` is the folder of the query's checkpoint where a global table's ends are fixed for each batch."""
     if isinstance(port, Topic):
         return good_rows(decoded_topic(spark, port, settings), port)
     if isinstance(port, TopicTable):
-        return _newest(spark, port.topic, settings)
+        return _topic_table(spark, port, settings, pins)
     if isinstance(port, Delta):
         from ottla.connect.sinks.delta import read_delta
 
         return spark.createDataFrame(read_delta(port.path)[0])
     if isinstance(port, SqlTable):
-        from ottla.connect.sources.sql import read_table
-
-        return spark.createDataFrame(read_table(port.uri, port.table))
+        return _sql_frame(spark, port)
     if isinstance(port, View):
         return input_frame(spark, port.delta, settings)
+    if isinstance(port, SparkTable):
+        return spark.read.format(port.format).options(**port.options).load()
     raise UserError(f"{port.node} cannot be read by a step")
+
+
+def _sql_frame(spark: SparkSession, port: SqlTable) -> DataFrame:
+    from ottla.pipelines.outputs.sql import make_input
+
+    options = {"url": port.uri, "dbtable": port.table}
+    if port.refresh == "start":
+        return spark.createDataFrame(make_input(options).read())
+    if port.split_by:
+        options["partitionColumn"] = port.split_by
+    return spark.read.format("ottla-sql").options(**options).load()
+
+
+def _topic_table(spark: SparkSession, port: TopicTable, settings: RunSettings, pins: str | None) -> DataFrame:
+    """A table is read from its beginning, and as a stream in one batch: rows would join a table that is half there."""
+    whole = replace(settings, starting={}, max_offsets_per_trigger=0)
+    pinned = {PINS: pins} if pins is not None and settings.source_format == "ottla" else {}
+    source = replace(port.topic, options={**port.topic.options, **pinned})
+    records = decoded_topic(spark, source, whole, streaming=port.changes)
+    if port.topic.dead_letter is None:
+        records = _without_bad(records)
+    return table_changes(records) if port.changes else newest_rows(records)
 
 
 def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
     """The records with `value` decoded and `error`."""
+    return decoded(topic_records(spark, port, settings, streaming=streaming), port.value, f"{port.name}-value")
+
+
+def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
+    """The records with the value also as `raw`."""
     options = {
         "subscribe": port.name,
         "startingOffsets": port.starting,
         "includeHeaders": "true",
         **settings.client_options(),
     }
-    if streaming and settings.max_offsets_per_trigger:
-        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
+    if streaming and (most := _most_offsets(port, settings)):
+        options["maxOffsetsPerTrigger"] = str(most)
     options["kafka.isolation.level"] = "read_committed"
     if settings.starting and streaming and port.name not in settings.made_here:
         options.pop("startingOffsets")
@@ -91,8 +125,15 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     if not streaming:
         options["startingOffsets"] = "earliest"
     reader = spark.readStream if streaming else spark.read
-    raw = reader.format(settings.source_format).options(**options).load()
-    return decoded(raw.withColumn("raw", F.col("value")), port.value, f"{port.name}-value")
+    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
+
+
+def _most_offsets(port: Topic, settings: RunSettings) -> int:
+    """The default gives way to a larger minOffsetsPerTrigger of the topic."""
+    if settings.max_offsets_per_trigger is not None:
+        return settings.max_offsets_per_trigger
+    least = next((value for name, value in port.options.items() if name.lower() == "minoffsetspertrigger"), None)
+    return MAX_OFFSETS_PER_TRIGGER if least is None else 0
 
 
 def _starting(starting: Mapping[str, str], topic: str) -> dict[str, str]:
@@ -110,67 +151,19 @@ def _starting(starting: Mapping[str, str], topic: str) -> dict[str, str]:
 
 def good_rows(frame: DataFrame, port: Topic) -> DataFrame:
     """Decoded rows, as columns; a row that cannot be decoded goes to the dead letters or stops the step."""
-    if port.dead_letter is None:
-        where = F.concat_ws(
-            "",
-            F.lit("bad record: "),
-            "topic",
-            F.lit("-"),
-            "partition",
-            F.lit(" offset "),
-            "offset",
-            F.lit(": "),
-            "error",
-        )
-        check = F.when(F.col("error").isNotNull(), F.raise_error(where).cast("boolean")).otherwise(F.lit(True))
-        frame = frame.where(check)
-    else:
-        frame = frame.where("error is null")
+    frame = _without_bad(frame) if port.dead_letter is None else frame.where("error is null")
     kind = frame.schema["value"].dataType.typeName()
     values = [F.col("value.*")] if kind == "struct" else [F.col("value")]
     key = F.col("key").cast("string") if port.value.kind != "bytes" else F.col("key")
     return frame.select(*values, key.alias("_key"), *[F.col(name).alias(f"_{name}") for name in _META])
 
 
-def dead_letters(frame: DataFrame) -> DataFrame:
-    """What goes to a dead-letter topic: the record as it came, with Kafka Connect's error headers."""
-    facts = {
-        "topic": F.col("topic"),
-        "partition": F.col("partition").cast("string"),
-        "offset": F.col("offset").cast("string"),
-        "stage": F.lit("VALUE_CONVERTER"),
-        "class.name": F.lit("ottla.pipelines.codecs"),
-        "exception.class.name": F.lit("DataException"),
-        "exception.message": F.col("error"),
-    }
-    added = F.array(
-        *[
-            F.struct(F.lit(f"__connect.errors.{name}").alias("key"), facts[name].cast("binary").alias("value"))
-            for name in ERROR_HEADERS
-        ]
+def _without_bad(frame: DataFrame) -> DataFrame:
+    """The same rows; the first that cannot be decoded stops the query."""
+    where = F.concat_ws(
+        "", F.lit("bad record: "), "topic", F.lit("-"), "partition", F.lit(" offset "), "offset", F.lit(": "), "error"
     )
-    return frame.where("error is not null").select(
-        "key",
-        F.col("raw").alias("value"),
-        F.when(F.col("headers").isNull(), added).otherwise(F.concat("headers", added)).alias("headers"),
-    )
-
-
-def _newest(spark: SparkSession, port: Topic, settings: RunSettings) -> DataFrame:
-    """KTable: the newest value of each key, read again for each micro-batch that joins the table."""
-    rows = decoded_topic(spark, port, settings, streaming=False).where("error is null and key is not null")
-    newest = rows.groupBy("topic", "partition", "key").agg(
-        F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
-    )
-    kept = newest.where("newest.value is not null")
-    kind = rows.schema["value"].dataType.typeName()
-    values = [F.col("newest.value.*")] if kind == "struct" else [F.col("newest.value").alias("value")]
-    return kept.select(
-        *values,
-        F.col("key").cast("string").alias("_key"),
-        F.col("newest.offset").alias("_offset"),
-        F.col("newest.timestamp").alias("_timestamp"),
-    )
+    return frame.where(F.when(F.col("error").isNotNull(), F.raise_error(where).cast("boolean")).otherwise(F.lit(True)))
 
 
 def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
@@ -201,50 +194,53 @@ def start_output(
         writer = (
             output_rows(frame, port)
             .writeStream.format(settings.source_format)
-            .options(**settings.client_options(), topic=port.name)
+            .options(**{**settings.client_options(), **port.options, "topic": port.name})
         )
         if settings.source_format == "ottla":
             writer = writer.option("exactlyOnce", str(settings.exactly_once).lower())
     else:
-        writer = frame.writeStream.foreachBatch(_batch_function(port, name, settings, checkpoint))
+        writer = frame.writeStream.foreachBatch(
+            _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
+        )
     writer = (
         writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
     )
     return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger_of(step, settings))
 
 
-def _batch_function(port: Port, name: str, settings: RunSettings, checkpoint: str) -> Callable[[DataFrame, int], None]:
+def _batch_function(
+    port: Port, name: str, settings: RunSettings, checkpoint: str, *, overwrite: bool
+) -> Callable[[DataFrame, int], None]:
+    tried = -1
+
     def write(frame: DataFrame, batch_id: int) -> None:
+        nonlocal tried
         folder, _, query = checkpoint.rpartition("/")
         stored = Checkpoint(open_driver_files(frame.sparkSession, folder), folder)
         application = f"{name.replace('/', '.')}-{_query_id(stored, query)}"
-        note = {"ottla.batch": str(batch_id), "ottla.offsets": _offsets(stored, query, batch_id)}
+        note = {"ottla.batch": str(batch_id), "ottla.offsets": json.dumps(_merged(stored.offsets(query, batch_id)))}
         work = Work(application=application, version=batch_id, note=note)
-        frame.persist()
-        try:
-            if isinstance(port, Topic):
-                _write_topic(output_rows(frame, port), port.name, settings, work)
-            elif isinstance(port, View):
-                _write_view(frame, port, settings, work)
-            else:
-                sink = open_sink(port)
-                try:
-                    sink.put(_table(frame), work)
-                finally:
-                    sink.close()
-        finally:
-            frame.unpersist()
+        # The first batch that a process sees may be a repeated one, and a batch that failed is.
+        writing = {"checkpointLocation": checkpoint, "newVersion": str(0 <= tried < batch_id).lower()}
+        tried = batch_id
+        if isinstance(port, Topic):
+            _write_topic(output_rows(frame, port), port, settings, work, writing)
+        elif isinstance(port, View):
+            _write_view(frame, port, settings, work, writing)
+        else:
+            write_table(frame, port, work, overwrite=overwrite)
 
     return write
 
 
-def _write_topic(rows: DataFrame, name: str, settings: RunSettings, work: Work) -> None:
+def _write_topic(rows: DataFrame, port: Topic, settings: RunSettings, work: Work, writing: Mapping[str, str]) -> None:
     if settings.source_format != "ottla":  # Spark's own connector writes at least once
-        rows.write.format(settings.source_format).options(**settings.client_options(), topic=name).save()
+        options = {**settings.client_options(), **port.options, "topic": port.name}
+        rows.write.format(settings.source_format).options(**options).save()
         return
     (
         rows.write.format("ottla")
-        .options(**settings.client_options(), topic=name)
+        .options(**{**settings.client_options(), **port.options, **writing, "topic": port.name})
         .option("txnAppId", f"{work.application}-topic")
         .option("txnVersion", str(work.version))
         .option("exactlyOnce", str(settings.exactly_once).lower())
@@ -253,56 +249,23 @@ def _write_topic(rows: DataFrame, name: str, settings: RunSettings, work: Work) 
     )
 
 
-def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work) -> None:
+def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work, writing: Mapping[str, str]) -> None:
     """The topic first, then the table: each skips what it has, so both end equal however often this is tried."""
     keys = list(port.delta.keys)
-    missing = [name for name in keys if name not in frame.columns]
-    if missing:
-        raise UserError(
-            f"the key {missing[0]!r} of the view {port.topic.name} is no column of {', '.join(frame.columns)}"
-        )
-    if frame.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
-        raise UserError(
-            f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or give "
-            "them one with coalesce"
-        )
-    table = _table(frame)
-    newest = last_of_each(table, keys)
-    if newest.num_rows < table.num_rows:
-        # Rows of one key in one batch: tasks would write them in any order, the table takes the last.
-        frame, table = (
-            frame.sparkSession.createDataFrame(
-                newest, frame.select(*map(column_name, table.column_names)).schema
-            ).coalesce(1),
-            newest,
-        )
-    key = F.col(column_name(keys[0])).cast("string") if len(keys) == 1 else F.to_json(F.struct(*map(column_name, keys)))
-    rows = output_rows(frame.withColumn("_view_key", key), port.topic_with_key("_view_key"))
-    _write_topic(rows, port.topic.name, settings, work)
-    sink = open_sink(port.delta)
-    sink.put(table, work)
-    sink.close()
-
-
-def open_sink(port: Port) -> TableSink:
-    if isinstance(port, Delta):
-        from ottla.connect.sinks.delta import DeltaSink
-
-        return DeltaSink(port.path, keys=port.keys, partition_by=port.partition_by)
-    if isinstance(port, SqlTable):
-        from ottla.connect.sinks.sql import SqlSink
-
-        return SqlSink(port.uri, port.table, insert_mode="upsert" if port.keys else "insert", pk_fields=port.keys)
-    if isinstance(port, Parquet):
-        from ottla.connect.sinks.parquet import ParquetSink
-
-        return ParquetSink(port.path, partition_by=port.partition_by)
-    raise UserError(f"{port.node} cannot be written by a step")
-
-
-def _table(frame: DataFrame) -> Any:
-    kept = [name for name in frame.columns if not name.startswith("_") or name == DELETED]
-    return frame.select(*[F.col(column_name(name)) for name in kept]).toArrow()
+    newest = newest_of_each(frame, keys, f"the view {port.topic.name}").persist()
+    try:
+        if newest.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
+            raise UserError(
+                f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or "
+                "give them one with coalesce"
+            )
+        key_columns = [F.col(column_name(name)) for name in keys]
+        key = key_columns[0].cast("string") if len(keys) == 1 else F.to_json(F.struct(*key_columns))
+        rows = output_rows(newest.withColumn("_view_key", key), port.topic_with_key("_view_key"))
+        _write_topic(rows, port.topic, settings, work, writing)
+        write_table(newest, port.delta, work, overwrite=False)
+    finally:
+        newest.unpersist()
 
 
 def trigger_of(step: Step, settings: RunSettings) -> str:
@@ -319,11 +282,18 @@ def _query_id(checkpoint: Checkpoint, query: str) -> str:
     return query_id
 
 
-def _offsets(checkpoint: Checkpoint, query: str, batch_id: int) -> str:
-    """Where the inputs stand after this batch, from Spark's own write-ahead log."""
+def checkpoint_position(checkpoint: str) -> int:
+    """The sum of the offsets that the newest batch of a local checkpoint reached: the further of two has the larger."""
+    folder, _, query = checkpoint.rpartition("/")
+    reached = _merged(Checkpoint(LocalFiles(), folder).last_offsets(query))
+    return sum(int(offset) for parts in reached.values() for offset in parts.values())
+
+
+def _merged(sources: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where the inputs stand after a batch, by topic, from Spark's own write-ahead log."""
     merged: dict[str, Any] = {}
-    for offsets in checkpoint.offsets(query, batch_id):
+    for offsets in sources:
         for topic, parts in offsets.items():
             if topic != RESERVED_KEY:
                 merged.setdefault(topic, {}).update(parts)
-    return json.dumps(merged)
+    return merged

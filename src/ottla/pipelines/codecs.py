@@ -6,66 +6,62 @@ value, a tombstone, is no error.
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)  # fmt: skip
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from ottla.client.schema_registry import latest_schema, register_schema, schema_by_id
+from ottla.client.errors import RegistryRefused
+from ottla.client.schema_registry import latest_schema, register_schema, schema_texts
 from ottla.model.user_error import UserError
-from ottla.payloads.avro import AvroReader, parse_avro
-from ottla.payloads.confluent import FIRST_MESSAGE, framed, unframed
+from ottla.payloads.confluent import framed, indexes_prefix, message_indexes, unframed
+from ottla.pipelines.arrow_values import batch_function, decoded_values, encoded_values
+from ottla.pipelines.avro_reading import AvroDecoder
+from ottla.pipelines.avro_types import Texts, avro_types, max_depth
+from ottla.pipelines.avro_writing import avro_encoder
 from ottla.pipelines.ports import Format
 
+Result = TypeVar("Result")
+Read = Callable[[bytes], Any]
+Write = Callable[[Any], bytes]
+_NOT_FOUND = 404
+"""Confluent's codes 40401 to 40403 begin with it. A server that is no registry answers with a plain 404."""
 _CORRUPT = "__corrupt"
-_AVRO: dict[str, DataType] = {
-    "null": StringType(), "boolean": BooleanType(), "int": IntegerType(), "long": LongType(), "float": FloatType(),
-    "double": DoubleType(), "bytes": BinaryType(), "string": StringType(), "enum": StringType(), "fixed": BinaryType(),
-}  # fmt: skip
 
 
 def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
     """`frame` with `value` decoded and a column `error`."""
     raw = F.col("value")
-    if form.kind in {"bytes", "text"}:
-        value = raw if form.kind == "bytes" else raw.cast("string")
-        return frame.withColumn("value", value).withColumn("error", F.lit(None).cast("string"))
+    if form.kind == "bytes":
+        return frame.withColumn("error", F.lit(None).cast("string"))
+    if form.kind == "text":
+        return _as_text(frame)
     if form.kind in {"json", "csv"}:
         return _by_spark(frame, form)
     read, schema = (_avro_reader if form.kind == "avro" else _protobuf_reader)(form, subject)
     result = StructType([StructField("value", schema), StructField("error", StringType())])
 
-    def value_or_error(data: bytes | None) -> tuple[Any, str | None]:
-        if data is None:
-            return None, None
-        try:
-            return read(bytes(data)), None
-        except Exception as problem:  # noqa: BLE001 - a supervisor: every error is stored with its record
-            return None, f"{type(problem).__name__}: {problem}"
+    def values(data: pa.Array) -> pa.Array:
+        return decoded_values(data, read, to_arrow_type(schema, timezone="UTC"))
 
-    both = F.udf(value_or_error, result)(raw)
+    both = batch_function(values, result, raw)
     return frame.withColumn("__both", both).withColumn("value", F.col("__both.value")).withColumn(
         "error", F.col("__both.error")
     ).drop("__both")  # fmt: skip
+
+
+def _as_text(frame: DataFrame) -> DataFrame:
+    """Spark keeps bytes that are not UTF-8 in a string, and the next Python function fails at them."""
+    text = F.col("value").cast("string")
+    bad = F.col("value").isNotNull() & ~F.is_valid_utf8(text)
+    return frame.withColumn("error", F.when(bad, F.lit("not UTF-8"))).withColumn("value", F.when(~bad, text))
 
 
 def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
@@ -82,8 +78,10 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
     text = F.col("value").cast("string")
     parsed = F.from_json(text, full, options) if form.kind == "json" else F.from_csv(text, _ddl(full), options)
     names = [F.col(f"__parsed.{column_name(field.name)}").alias(field.name) for field in schema.fields]
-    bad = F.col("value").isNotNull() & (F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull())
-    what = F.concat(F.lit(f"not {form.kind} of the schema {form.schema}: "), F.substring(text, 1, 200))
+    corrupt = F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull() | ~F.is_valid_utf8(text)
+    bad = F.col("value").isNotNull() & corrupt
+    begin = F.make_valid_utf8(F.substring(text, 1, 200))
+    what = F.concat(F.lit(f"not {form.kind} of the schema {form.schema}: "), begin)
     value = F.when(F.col("__value").isNotNull() & F.col("error").isNull(), F.struct(*names))
     return (
         frame.withColumn("__parsed", parsed)
@@ -118,90 +116,118 @@ def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
         return F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
     if form.kind == "csv":
         return F.to_csv(whole).cast("binary")
-    write = (_avro_writer if form.kind == "avro" else _protobuf_writer)(form, subject)
-    return F.udf(lambda row: write(row.asDict(recursive=True)), BinaryType())(whole)
+    kind = to_arrow_type(frame.select(whole.alias("row")).schema["row"].dataType, timezone="UTC")
+    write = (_avro_writer if form.kind == "avro" else _protobuf_writer)(form, subject, kind)
+    return batch_function(lambda rows: encoded_values(rows, write), BinaryType(), whole)
 
 
-def avro_to_spark(schema: Any) -> DataType:
-    if isinstance(schema, list):
-        branches = [branch for branch in schema if branch != "null"]
-        if len(branches) != 1:
-            raise UserError(f"an Avro union of {len(branches)} types has no Spark type: {json.dumps(schema)}")
-        return avro_to_spark(branches[0])
-    if isinstance(schema, str):
-        if schema not in _AVRO:
-            raise UserError(f"the Avro type {schema!r} has no Spark type")
-        return _AVRO[schema]
-    kind = schema["type"]
-    if kind == "record":
-        return StructType([StructField(field["name"], avro_to_spark(field["type"])) for field in schema["fields"]])
-    if kind == "array":
-        return ArrayType(avro_to_spark(schema["items"]))
-    if kind == "map":
-        return MapType(StringType(), avro_to_spark(schema["values"]))
-    return avro_to_spark(kind)
-
-
-def _avro_schema(form: Format, subject: str) -> str:
+def _avro_schema(form: Format, subject: str) -> Texts:
     if form.schema is not None:
-        return form.schema
+        return (form.schema,)
     if form.registry is None:
         raise UserError("an avro value needs its schema or a registry")
-    return latest_schema(form.registry, form.subject or subject)[1]
+    return schema_texts(form.registry, latest_schema(form.registry, form.subject or subject)[0])
 
 
-def _avro_reader(form: Format, subject: str) -> tuple[Callable[[bytes], Any], DataType]:
-    text = _avro_schema(form, subject)
+def _avro_reader(form: Format, subject: str) -> tuple[Read, DataType]:
+    texts, depth = _avro_schema(form, subject), max_depth(form.options)
+    types = avro_types(texts, depth)
     registry = form.registry
 
     def read(data: bytes) -> Any:
         if registry is None:
-            return _avro_values(text, None).read(data)
+            return _avro_values(texts, texts, depth, "").read(data)
         schema_id, payload = unframed(data)
-        return _avro_values(schema_by_id(registry, schema_id), text).read(payload)
+        written = known_schema(schema_texts, registry, schema_id)
+        return _avro_values(written, texts, depth, f"{schema_id} of {registry}").read(payload)
 
-    return read, avro_to_spark(json.loads(text))
+    return read, types.spark_type(types.root) or StructType([])
 
 
 @lru_cache(maxsize=1000)
-def _avro_values(theirs: str, ours: str | None) -> AvroReader:
+def _avro_values(writer: Texts, reader: Texts, depth: int, name: str) -> AvroDecoder:
     """Compiled once in a worker, and not sent to it: the schemas' texts are."""
-    return AvroReader(json.loads(theirs), reader=None if ours is None else json.loads(ours))
+    decoder = AvroDecoder(writer, reader, depth)
+    warn_of_added(name, decoder.added)
+    return decoder
 
 
-def _avro_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], bytes]:
-    text = _avro_schema(form, subject)
-    schema_id = register_schema(form.registry, form.subject or subject, text, "AVRO") if form.registry else None
+def _avro_writer(form: Format, subject: str, columns: pa.DataType) -> Write:
+    texts = _avro_schema(form, subject)
+    avro_encoder(texts, columns)  # columns that do not fit are refused before the first row
+    schema_id = None
+    if form.registry is not None and form.schema is not None:
+        schema_id = register_schema(form.registry, form.subject or subject, form.schema, "AVRO")
+    elif form.registry is not None:
+        schema_id = latest_schema(form.registry, form.subject or subject)[0]
 
     def write(row: dict[str, Any]) -> bytes:
-        import fastavro
-
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, parse_avro(json.loads(text)), row)
-        return out.getvalue() if schema_id is None else framed(schema_id, out.getvalue())
+        data = avro_encoder(texts, columns)(row)
+        return data if schema_id is None else framed(schema_id, data)
 
     return write
 
 
-def _protobuf_reader(form: Format, _subject: str) -> tuple[Callable[[bytes], Any], DataType]:
-    from ottla.pipelines.protobuf import message_class, message_reader, message_type
+def _protobuf_reader(form: Format, _subject: str) -> tuple[Read, DataType]:
+    from ottla.pipelines.protobuf import MessageTypes, message_class, message_reader
 
-    name, with_id = form.schema or "", form.registry is not None
+    name, registry, options = form.schema or "", form.registry, tuple(sorted(form.options.items()))
 
     def read(data: bytes) -> Any:
-        return message_reader(name)(unframed(data)[1] if with_id else data, framed=with_id)
+        parse = message_reader(name, options)
+        return parse(data if registry is None else _message(registry, name, data))
 
-    return read, message_type(message_class(name).DESCRIPTOR)
+    return read, MessageTypes(form.options).message_type(message_class(name).DESCRIPTOR) or StructType([])
 
 
-def _protobuf_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], bytes]:
-    from ottla.pipelines.protobuf import message_writer
+def _message(registry: str, name: str, data: bytes) -> bytes:
+    """The message behind its framing; ValueError if the class cannot read the writer's message."""
+    from ottla.pipelines.protobuf_schemas import written_message
+
+    schema_id, payload = unframed(data)
+    indexes, begin = message_indexes(payload)
+    written = known_schema(written_message, registry, schema_id, indexes, name)
+    if written.problem:
+        raise ValueError(written.problem)
+    warn_of_added(f"{schema_id} of {registry}", written.added)
+    return payload[begin:]
+
+
+def _protobuf_writer(form: Format, subject: str, columns: pa.DataType) -> Write:
+    from ottla.pipelines.protobuf_schemas import message_indexes_of
+    from ottla.pipelines.protobuf_writing import message_encoder
 
     name = form.schema or ""
-    schema_id = latest_schema(form.registry, form.subject or subject)[0] if form.registry else None
+    message_encoder(name, columns)
+    prefix = b""
+    if form.registry is not None:
+        schema_id = latest_schema(form.registry, form.subject or subject)[0]
+        prefix = framed(schema_id, indexes_prefix(message_indexes_of(form.registry, schema_id, name)))
 
-    def write(row: dict[str, Any]) -> bytes:
-        data = message_writer(name)(row)
-        return data if schema_id is None else framed(schema_id, FIRST_MESSAGE + data)
+    return lambda row: prefix + message_encoder(name, columns)(row)
 
-    return write
+
+def known_schema(look_up: Callable[..., Result], registry: str, schema_id: int, *more: Any) -> Result:
+    """ValueError for a schema that the registry does not have, which is the record's error. A registry that does not
+    answer, or refuses a login, is no error of a record: the step fails and tries again.
+    """
+    try:
+        return look_up(registry, schema_id, *more)
+    except RegistryRefused as refused:
+        if refused.code // 100 != _NOT_FOUND:
+            raise
+        raise ValueError(f"the registry {registry} has no schema {schema_id}: {refused}") from refused
+
+
+@lru_cache(maxsize=1000)
+def _warn(name: str, fields: tuple[str, ...]) -> None:
+    sys.stderr.write(
+        f"ottla: WARNING: the schema {name} has fields that this run does not read: {', '.join(fields)}. Restart the "
+        "pipeline to read them\n"
+    )
+
+
+def warn_of_added(name: str, fields: Iterable[str]) -> None:
+    """Once in a worker for each schema: fields that a writer added after the start are left out until a restart."""
+    if name and (added := tuple(fields)):
+        _warn(name, added)

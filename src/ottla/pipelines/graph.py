@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from ottla.pipelines.pipeline import Pipeline
-from ottla.pipelines.ports import Topic
+from ottla.pipelines.ports import Topic, TopicTable
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 34, 70, 22
 _COLOURS = {
@@ -32,8 +32,9 @@ def graph(pipeline: Pipeline) -> dict[str, Any]:
         mine = node(f"step:{step.name}")
         for port in step.reads.values():
             edges.append({"from": node(port.node), "to": mine})
-            if isinstance(port, Topic) and port.dead_letter:
-                edges.append({"from": mine, "to": node(f"topic:{port.dead_letter}")})
+            topic = port.topic if isinstance(port, TopicTable) else port
+            if isinstance(topic, Topic) and topic.dead_letter:
+                edges.append({"from": mine, "to": node(f"topic:{topic.dead_letter}")})
         edges += [{"from": mine, "to": node(port.node)} for port in step.writes.values()]
     written = {edge["to"] for edge in edges}
     read = {edge["from"] for edge in edges}

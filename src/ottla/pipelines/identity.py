@@ -49,16 +49,19 @@ def check_identity(pipeline: Pipeline, checkpoint: Checkpoint, present: ClusterT
 
 def _stored(pipeline: Pipeline, checkpoint: Checkpoint) -> Iterator[tuple[Step, Positions]]:
     for query in checkpoint.queries():
-        step = next((step for step in pipeline.steps if _is_of(query, step.name)), None)
+        step = next((step for step in pipeline.steps if _is_of(query, step)), None)
         if step is not None:
             for offsets in checkpoint.last_offsets(query):
                 if _is_topics(offsets):
                     yield step, Positions.from_json(offsets)
 
 
-def _is_of(query: str, step: str) -> bool:
-    """Queries are named STEP, STEP.BRANCH and STEP.INPUT.dead-letters."""
-    return query == step or query.startswith(f"{step}.")
+def _is_of(query: str, step: Step) -> bool:
+    """Queries are named STEP, STEP.BRANCH and TOPIC~DEAD_LETTER (version 0.1: STEP.INPUT.dead-letters)."""
+    topic, tilde, _ = query.partition("~")
+    if tilde:
+        return any(port.name == topic for port in _topics_of(step))
+    return query == step.name or query.startswith(f"{step.name}.")
 
 
 def _is_topics(offsets: dict[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from ottla.tables.topics import READ_COMMITTED
 
 Bounds = dict[TopicPartition, int]
 """An offset per partition; EARLIEST and LATEST stand for themselves."""
+PINS = "ottla.pins"
 _STRATEGIES = ("assign", "subscribe", "subscribepattern")
 
 
@@ -51,6 +52,8 @@ class ReadOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     isolation_level: int
+    pins: str | None
+    """A folder in a checkpoint that fixes where a batch read ends, for each batch of that checkpoint's query."""
 
     @property
     def what(self) -> str:
@@ -99,6 +102,7 @@ def read_options(spark_options: Mapping[str, str], *, streaming: bool) -> ReadOp
         min_partitions=whole(options, "minpartitions"),
         max_records_per_partition=whole(options, "maxrecordsperpartition"),
         isolation_level=READ_COMMITTED if client.get("isolation.level") == "read_committed" else 0,
+        pins=options.get(PINS.lower()),
     )
 
 

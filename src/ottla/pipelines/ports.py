@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+FILE_FORMATS = ("parquet", "json", "csv")
+REFRESHES = ("start", "batch")
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 
@@ -61,6 +63,8 @@ class TopicTable(Port):
     """A compacted topic as a table: the newest value of each key, without those whose newest value is a tombstone."""
 
     topic: Topic
+    changes: bool = False
+    """The stream of the table's changes, for the joins that keep the table as state; else its rows, as one DataFrame."""
 
     @property
     def node(self) -> str:
@@ -82,25 +86,75 @@ class Delta(Port):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parquet(Port):
+class Files(Port):
+    """Parquet, JSON or CSV files in a folder."""
+
     path: str
+    format: str = "parquet"
     partition_by: tuple[str, ...] = ()
 
     @property
     def node(self) -> str:
-        return f"parquet:{self.path}"
+        return f"{self.format}:{self.path}"
 
     def renamed(self, suffix: str) -> Self:
         return replace(self, path=self.path.rstrip("/") + suffix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlTable(Port):
-    """Input: read once when the step starts. Output: inserted or, with `keys`, upserted."""
+class Iceberg(Port):
+    table: str
+    """NAMESPACE.NAME."""
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    """Properties of pyiceberg: uri, warehouse, type ..."""
+    keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
 
-    uri: str
+    @property
+    def node(self) -> str:
+        return f"iceberg:{self.table}"
+
+    def renamed(self, suffix: str) -> Self:
+        return replace(self, table=self.table + suffix.replace("-", "_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTable(Port):
+    """Any data source of Spark. Input: as often as the source reads again; output: `txnAppId` and `txnVersion` are set."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        place = next((self.options[name] for name in ("path", "dbtable", "table") if name in self.options), "")
+        return f"{self.format}:{place}"
+
+    def renamed(self, suffix: str) -> Self:
+        options = dict(self.options)
+        if "path" in options:
+            options["path"] = options["path"].rstrip("/") + suffix
+            return replace(self, options=options)
+        for name in ("dbtable", "table"):
+            if name in options:
+                options[name] += suffix.replace("-", "_")
+                return replace(self, options=options)
+        raise TypeError(f"a backfill cannot name another {self.format}: its options have no path, dbtable or table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlTable(Port):
+    """Output: inserted or, with `keys`, upserted."""
+
+    uri: str = field(repr=False)
     table: str
     keys: tuple[str, ...] = ()
+    refresh: str = "start"
+    """Input: `start` reads the table once, through the driver's memory; `batch` reads the table on executors in every
+    micro-batch, in ranges of `split_by` or of the primary key."""
+    split_by: str | None = None
+    staging_schema: str | None = None
+    """Output: PostgreSQL's schema for staging tables; that of the table if missing."""
 
     @property
     def node(self) -> str:
@@ -164,16 +218,48 @@ def table_of(source: Topic) -> TopicTable:
     return TopicTable(topic=source)
 
 
+def changes_of(source: Topic) -> TopicTable:
+    return TopicTable(topic=source, changes=True)
+
+
 def delta(path: str, *, keys: Sequence[str] = (), partition_by: Sequence[str] = ()) -> Delta:
     return Delta(path=path, keys=tuple(keys), partition_by=tuple(partition_by))
 
 
-def parquet(path: str, *, partition_by: Sequence[str] = ()) -> Parquet:
-    return Parquet(path=path, partition_by=tuple(partition_by))
+def parquet(path: str, *, partition_by: Sequence[str] = ()) -> Files:
+    return files(path, format="parquet", partition_by=partition_by)
 
 
-def sql_table(uri: str, table: str, *, keys: Sequence[str] = ()) -> SqlTable:
-    return SqlTable(uri=uri, table=table, keys=tuple(keys))
+def files(path: str, *, format: str = "parquet", partition_by: Sequence[str] = ()) -> Files:  # noqa: A002 - Spark's word
+    if format not in FILE_FORMATS:
+        raise ValueError(f"files are one of {', '.join(FILE_FORMATS)}, not {format!r}")
+    return Files(path=path, format=format, partition_by=tuple(partition_by))
+
+
+def iceberg(
+    table: str, *, catalog: Mapping[str, str], keys: Sequence[str] = (), partition_by: Sequence[str] = ()
+) -> Iceberg:
+    return Iceberg(table=table, catalog=dict(catalog), keys=tuple(keys), partition_by=tuple(partition_by))
+
+
+def spark_table(format: str, options: Mapping[str, str] | None = None) -> SparkTable:  # noqa: A002 - Spark's word
+    return SparkTable(format=format, options=dict(options or {}))
+
+
+def sql_table(
+    uri: str,
+    table: str,
+    *,
+    keys: Sequence[str] = (),
+    refresh: str = "start",
+    split_by: str | None = None,
+    staging_schema: str | None = None,
+) -> SqlTable:
+    if refresh not in REFRESHES:
+        raise ValueError(f"refresh is one of {', '.join(REFRESHES)}, not {refresh!r}")
+    return SqlTable(
+        uri=uri, table=table, keys=tuple(keys), refresh=refresh, split_by=split_by, staging_schema=staging_schema
+    )
 
 
 def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None) -> View:

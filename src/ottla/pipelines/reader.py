@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.model.ids import TopicPartition
-from ottla.pipelines import history, ranges
+from ottla.pipelines import history, pins, ranges
 from ottla.pipelines.logs import Log, LogIdentity, open_log
 from ottla.pipelines.options import Bounds, ReadOptions
 from ottla.pipelines.positions import Positions, Split
@@ -75,11 +75,9 @@ class BatchReader(api.DataSourceReader):
         options = self._options
         log = open_log(options)
         try:
-            partitions = log.partitions(options)
+            partitions, end, identities = self._ends(log)
             start = ranges.starting_offsets(log, options, partitions)
-            end = ranges.ending_offsets(log, options, partitions)
             start, end = ranges.check_bounds(log, options, start, end)
-            identities = log.identities(partitions)
             offset_ranges = [
                 ranges.OffsetRange(*partition, start[partition], end[partition], *identities[partition])
                 for partition in partitions
@@ -90,6 +88,20 @@ class BatchReader(api.DataSourceReader):
         pieces = ranges.split(offset_ranges, options.min_partitions, options.max_records_per_partition)
         # Spark runs one task with the value None when the list is empty; `read_one` gives it nothing.
         return [RangePartition(piece) for piece in pieces]
+
+    def _ends(self, log: Log) -> tuple[list[TopicPartition], Bounds, Mapping[TopicPartition, LogIdentity]]:
+        options = self._options
+        if options.pins is None:
+            partitions = log.partitions(options)
+            return partitions, ranges.ending_offsets(log, options, partitions), log.identities(partitions)
+        positions = pins.pinned(options.pins, StreamReader(options).now)
+        identities = {
+            partition: LogIdentity(
+                positions.topic_ids.get(partition.topic, ""), positions.leader_epochs.get(partition, -1)
+            )
+            for partition in positions.offsets
+        }
+        return sorted(positions.offsets), dict(positions.offsets), identities
 
     def _cut(self, log: Log, offset_range: ranges.OffsetRange) -> ranges.OffsetRange | None:
         start, end = offset_range.start, offset_range.end
@@ -149,7 +161,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._bound(lambda partitions: ranges.starting_offsets(self.log, self._options, partitions)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._now()
+        self._target = self.now()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._options.max_offsets_per_trigger
@@ -158,7 +170,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         options = self._options
         before = Positions.from_json(start)
-        latest = self._target if self._target is not None else self._now()
+        latest = self._target if self._target is not None else self.now()
         begins = history.new_beginnings(self.log, options, before, latest)
         begun = history.kept(before, latest) | begins
         ends = {partition: latest.offsets.get(partition, offset) for partition, offset in begun.items()}
@@ -174,7 +186,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(latest, offsets=ends, begins=begins, topic_ids=topic_ids).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        return self._now().to_json()
+        return self.now().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[api.InputPartition]:
         ended = Positions.from_json(end)
@@ -207,7 +219,7 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _split(self) -> Split:
         return self._options.min_partitions, self._options.max_records_per_partition
 
-    def _now(self) -> Positions:
+    def now(self) -> Positions:
         return self._bound(self.log.latest)
 
     def _bound(self, listed: Callable[[list[TopicPartition]], Bounds]) -> Positions:

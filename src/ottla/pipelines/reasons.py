@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+_OTHER_QUERY = ("sources in the checkpoint offsets", "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
+
 
 def plain_reason(problem: BaseException) -> str:
     """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
@@ -15,6 +17,11 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
+    if any(words in text for words in _OTHER_QUERY):
+        return (
+            "the step has other inputs, joins or aggregates than its checkpoint: run it as it was, or create new outputs "
+            "with `ottla pipeline backfill`"
+        )
     thrown = getattr(problem, "java_exception", None)  # py4j's own text begins with the call
     text = text if thrown is None else str(thrown)
     lines = [line for line in text.splitlines() if line.strip()]

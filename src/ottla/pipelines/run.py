@@ -1,6 +1,6 @@
 """Running a pipeline: once over what is there, continuously under supervision, or as a backfill beside the old output.
 
-One streaming query per output and one per dead-letter topic. A query that fails is started again from its checkpoint
+One streaming query per output, and one per topic with dead letters. A query that fails is started again from its checkpoint
 with a growing pause. After MAX_RESTARTS failures in a row the pipeline stops and reports the step, record and function
 that failed. A checkpoint belongs to one process at a time (driver_lock.py).
 """
@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.analysis import branches_of, check_output
 from ottla.pipelines.checkpoints import Checkpoint, open_files
+from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over
 from ottla.pipelines.driver_lock import DriverFenced, DriverLock
 from ottla.pipelines.identity import check_identity
+from ottla.pipelines.input_groups import InputGroups
+from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
@@ -94,6 +97,7 @@ class PipelineRun:
         self.running: list[Running] = []
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
+        self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""
@@ -121,49 +125,74 @@ class PipelineRun:
     def stop(self) -> None:
         self._stopping.set()
 
+    def _look(self, running: Running) -> None:
+        running.look()
+        if self.settings.path is None:
+            self._groups.commit(running.name.replace("/", "."), running.progress)
+
     def _prepare(self, step: Step, *, once: bool) -> list[Running]:
         queries: list[Running] = []
 
-        def declare() -> Any:
-            inputs = {name: build.input_frame(self._spark, port, self.settings) for name, port in step.reads.items()}
-            return step.function(**inputs)
-
-        result = _patiently(step, declare)
-        try:
-            branches = branches_of(step, result)
-            for branch, frame in branches.items():
-                check_output(step, step.writes[branch], frame)
-        except (UserError, PySparkException) as problem:
-            raise StepFailed(step.name, plain_reason(problem)) from problem
-        for branch, frame in branches.items():
-            name = f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+        for branch, frame in self._frames(step).items():
+            name = self._query_name(step, branch)
             writer = _patiently(
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
             queries.append(Running(name=name, step=step, start=_starter(step, writer)))
-        for name, port in step.reads.items():
-            if isinstance(port, Topic) and port.dead_letter:
-                queries.append(self._dead_letters(step, name, port, once=once))
-        return queries
+        letters = [query for query in letter_queries(self.steps) if query.step is step]
+        return queries + [self._dead_letters(query, once=once) for query in letters]
 
-    def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
-        frame = _patiently(step, lambda: build.dead_letters(build.decoded_topic(self._spark, port, self.settings)))
-        query = f"{self.pipeline.name}/{step.name}.{name}.dead-letters"
-        letters = (
-            frame.writeStream.format(self.settings.source_format)
-            .options(**self.settings.client_options(), topic=port.dead_letter or "")
-            .queryName(query.replace("/", "."))
-            .option("checkpointLocation", f"{self.settings.checkpoints}/{query}")
+    def _query_name(self, step: Step, branch: str) -> str:
+        return f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+
+    def _frames(self, step: Step) -> Mapping[str, DataFrame]:
+        """What the step writes, by output. A global table is pinned by the checkpoint of its query, and each output is a
+        query: the function is called for each output then."""
+        pinned = any(isinstance(port, TopicTable) and not port.changes for port in step.reads.values())
+        first = self._declared(step, next(iter(step.writes)))
+        if not pinned:
+            return first
+        return {branch: self._declared(step, branch)[branch] if number else first[branch]
+                for number, branch in enumerate(step.writes)}  # fmt: skip
+
+    def _declared(self, step: Step, branch: str) -> Mapping[str, DataFrame]:
+        checkpoint = f"{self.settings.checkpoints}/{self._query_name(step, branch)}"
+
+        def declare() -> Any:
+            inputs = {
+                name: build.input_frame(self._spark, port, self.settings, folder_of(checkpoint, name))
+                for name, port in step.reads.items()
+            }
+            return step.function(**inputs)
+
+        result = _patiently(step, declare)
+        try:
+            branches = branches_of(step, result)
+            for name, frame in branches.items():
+                check_output(step, step.writes[name], frame)
+        except (UserError, PySparkException) as problem:
+            raise StepFailed(step.name, plain_reason(problem)) from problem
+        return branches
+
+    def _dead_letters(self, query: LetterQuery, *, once: bool) -> Running:
+        settings = replace(self.settings, starting={}) if query.whole else self.settings
+        take_over(f"{settings.checkpoints}/{self.pipeline.name}", query, build.checkpoint_position)
+        name = f"{self.pipeline.name}/{query.name}"
+        frame = _patiently(
+            query.step, lambda: dead_letters(build.topic_records(self._spark, query.topic, settings), query)
         )
-        if self.settings.source_format == "ottla":
-            letters = letters.option("exactlyOnce", str(self.settings.exactly_once).lower())
         letters = (
-            letters.trigger(availableNow=True)
-            if once
-            else letters.trigger(processingTime=build.trigger_of(step, self.settings))
+            frame.writeStream.format(settings.source_format)
+            .options(**settings.client_options(), topic=query.dead_letter)
+            .queryName(name.replace("/", "."))
+            .option("checkpointLocation", f"{settings.checkpoints}/{name}")
         )
-        return Running(name=query, step=step, start=_starter(step, letters))
+        if settings.source_format == "ottla":
+            letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
+        trigger = build.trigger_of(query.step, settings)
+        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=trigger)
+        return Running(name=name, step=query.step, start=_starter(query.step, letters))
 
     def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
         """All of `mine` to their ends, a few at a time: each starts Python workers that must come up in seconds."""
@@ -177,8 +206,9 @@ class PipelineRun:
                 active.append(running)
             time.sleep(0.05)
             for running in list(active):
-                running.look()
-                if running.query is not None and running.query.isActive:
+                is_active = running.query is not None and running.query.isActive
+                self._look(running)  # after the question: the last progress of a query that has ended is there
+                if is_active:
                     continue
                 active.remove(running)
                 problem = running.query.exception() if running.query is not None else None
@@ -211,8 +241,9 @@ class PipelineRun:
     def _supervise(self) -> None:
         self._check_lock()
         for running in self.running:
-            running.look()
-            if running.query is not None and running.query.isActive:
+            is_active = running.query is not None and running.query.isActive
+            self._look(running)
+            if is_active:
                 continue
             problem = running.query.exception() if running.query is not None else None
             if running.query is not None:
@@ -238,11 +269,14 @@ class PipelineRun:
         for running in self.running:
             if running.query is not None and running.query.isActive:
                 running.query.stop()
+                self._look(running)
+        self._groups.close()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Two drivers on one checkpoint would take turns in overwriting each other's progress."""
         settings = self.settings
+        refuse_remote_tables(self.steps, settings)
         there = existing_topics(settings, self.steps)
         client = settings_from({"bootstrap.servers": settings.bootstrap_servers, **settings.client}, "ottla-pipelines")
         with TopicMetadata(client) as metadata:
@@ -303,7 +337,8 @@ def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
 
 def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
     if isinstance(port, TopicTable):
-        return replace(port, topic=replace(port.topic, name=new.name)) if isinstance(new, Topic) else port
+        topic = _read_from(port.topic, new, suffix)
+        return replace(port, topic=topic) if isinstance(topic, Topic) else port
     if isinstance(port, Topic):
         letters = port.dead_letter + suffix if port.dead_letter else None
         return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -46,15 +47,23 @@ def app(state: str) -> Starlette:
         return JSONResponse(graph(pipeline))
 
     async def view(request: Request) -> Response:
-        from ottla.connect.sinks.delta import read_delta
+        from ottla.pipelines.view_reads import PAGE_ROWS, page
 
-        pipeline = await run_in_threadpool(_loaded, state, request.path_params["name"])
-        path = _view_path(pipeline, request.path_params["view"])
-        begun_in = (supervisor.read_json(supervisor.paths(state, pipeline.name)[0]) or {}).get("cwd") or ""
-        rows, note = await run_in_threadpool(read_delta, path if "://" in path else os.path.join(begun_in, path))
-        limit = max(0, min(int(request.query_params.get("limit", "1000")), 100_000))
-        content = {"rows": rows.slice(0, limit).to_pylist(), "true_at": json.loads(note.get("ottla.offsets", "{}"))}
-        return Response(json.dumps(content, default=str), media_type="application/json")
+        path, keys = await run_in_threadpool(_view, state, request)
+        limit = int(request.query_params.get("limit", PAGE_ROWS))
+        answer = await run_in_threadpool(page, path, keys, limit=limit, after=request.query_params.get("after"))
+        if answer["next"]:
+            answer["next"] = f"{request.url.path}?{urlencode({'limit': limit, 'after': answer['next']})}"
+        return _json(answer)
+
+    async def view_row(request: Request) -> Response:
+        from ottla.pipelines.view_reads import RowMissing, row
+
+        path, keys = await run_in_threadpool(_view, state, request)
+        try:
+            return _json(await run_in_threadpool(row, path, keys, request.path_params["key"]))
+        except RowMissing as missing:
+            return _json({"message": str(missing), "true_at": missing.true_at}, status_code=404)
 
     async def control(request: Request) -> Response:
         name, action = request.path_params["name"], request.path_params["action"]
@@ -73,6 +82,7 @@ def app(state: str) -> Starlette:
             Route("/pipelines/{name}", _answered(one_pipeline)),
             Route("/pipelines/{name}/graph.{kind:str}", _answered(drawn)),
             Route("/pipelines/{name}/views/{view}", _answered(view)),
+            Route("/pipelines/{name}/views/{view}/rows/{key:path}", _answered(view_row)),
             Route("/pipelines/{name}/{action}", _answered(control), methods=["POST"]),
         ]
     )
@@ -126,11 +136,20 @@ def _missing(name: str) -> Any:
     raise UserError(f"the file has no pipeline {name} any more")
 
 
-def _view_path(pipeline: Any, name: str) -> str:
+def _json(content: dict[str, Any], status_code: int = 200) -> Response:
+    """Values that JSON does not have, such as times, are text."""
+    return Response(json.dumps(content, default=str), status_code, media_type="application/json")
+
+
+def _view(state: str, request: Request) -> tuple[str, list[str]]:
+    """The folder and the key columns of the view's table."""
     from ottla.pipelines.ports import View
 
+    pipeline, name = _loaded(state, request.path_params["name"]), request.path_params["view"]
     for step in pipeline.steps:
         for port in step.writes.values():
             if isinstance(port, View) and port.topic.name == name:
-                return port.delta.path
+                begun_in = (supervisor.read_json(supervisor.paths(state, pipeline.name)[0]) or {}).get("cwd") or ""
+                path = port.delta.path
+                return path if "://" in path else os.path.join(begun_in, path), list(port.delta.keys)
     raise UserError(f"pipeline {pipeline.name} has no view {name}")

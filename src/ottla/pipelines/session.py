@@ -24,20 +24,25 @@ from ottla.pipelines.shipping import ship
 from ottla.system.owned_folders import private_temporary_folder
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+OLDEST_WITH_TABLE_OUTPUTS = (4, 1)
 OLDEST_WITH_DATA_SOURCE = (4, 2)
 _STEPS = "OTTLA_STEPS_PATH"
 _SECRET = re.compile(r"secret|password|token|credential|access[._-]?key|\.sas\b|account[._]key", re.IGNORECASE)
 """Names of Spark's settings whose values `ps` must not show."""
 _MISSING_FLAG = "--add-modules=jdk.incubator.vector"
+STATE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""Spark's name: shuffles and state have one number. Each state partition costs time in each micro-batch."""
 _CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
+    STATE_PARTITIONS: "4",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -80,7 +85,7 @@ def spark(
             settings |= {
                 "spark.driver.memory": "768m",
                 "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
-                "spark.sql.shuffle.partitions": "2",
+                STATE_PARTITIONS: "2",
                 "spark.default.parallelism": "2",
                 "spark.sql.codegen.wholeStage": "false",
             }
@@ -91,6 +96,8 @@ def spark(
             builder = builder.config(key, whole[key])
         with _stderr_to(log_file), _in_a_file(hidden):
             session = builder.getOrCreate()
+        if not local and STATE_PARTITIONS not in (config or {}):
+            session.conf.set(STATE_PARTITIONS, str(state_partitions(session.sparkContext)))
         session.sparkContext.setLogLevel("ERROR")
     if remote or _has_executors_elsewhere(session):
         ship(session, STEP_FOLDERS, py_files)
@@ -109,8 +116,11 @@ def submitted_session(name: str, config: Mapping[str, str], py_files: Sequence[s
         if key in config or not submitted.contains(key):
             builder = builder.config(key, value)
     session = builder.getOrCreate()
+    elsewhere = _has_executors_elsewhere(session)
+    if elsewhere and STATE_PARTITIONS not in config and not submitted.contains(STATE_PARTITIONS):
+        session.conf.set(STATE_PARTITIONS, str(state_partitions(session.sparkContext)))
     session.sparkContext.setLogLevel("ERROR")
-    if _has_executors_elsewhere(session):
+    if elsewhere:
         ship(session, STEP_FOLDERS, py_files)
     register(session)
     return session
@@ -123,17 +133,36 @@ def _has_executors_elsewhere(session: SparkSession) -> bool:
 
 def has_data_source() -> bool:
     """`format("ottla")` needs the admission control of PySpark 4.2; older versions use Spark's own Kafka connector."""
-    import pyspark
-
-    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
-    return (major, minor) >= OLDEST_WITH_DATA_SOURCE
+    return _pyspark_version() >= OLDEST_WITH_DATA_SOURCE
 
 
 def register(session: SparkSession) -> None:
+    """Those of our formats that this PySpark can run."""
+    if _pyspark_version() >= OLDEST_WITH_TABLE_OUTPUTS:
+        from ottla.pipelines.outputs.sources import FORMATS
+
+        for source in FORMATS:
+            session.dataSource.register(source)
     if has_data_source():
         from ottla.pipelines.datasource import OttlaDataSource
 
         session.dataSource.register(OttlaDataSource)
+
+
+def _pyspark_version() -> tuple[int, int]:
+    import pyspark
+
+    major, minor = pyspark.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def state_partitions(context: SparkContext) -> int:
+    """As many as the cluster has cores: those that were asked for, else those that are there now. A checkpoint keeps the
+    number of its first start."""
+    conf = context.getConf()
+    executors = int(conf.get("spark.executor.instances", "0")) * int(conf.get("spark.executor.cores", "1"))
+    cores = executors or int(conf.get("spark.cores.max", "0")) or context.defaultParallelism
+    return max(int(_CONFIG[STATE_PARTITIONS]), cores)
 
 
 def _remote_session(address: str, config: Mapping[str, str]) -> SparkSession:

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 50_000_000
 _SUFFIXES = (".py", ".json", ".proto")
-_OWN_PACKAGES = ("ottla", "pyspark_ottla")
+_OWN_PACKAGES = (
+    "ottla",
+    "pyspark_ottla",
+    "pyspark_ottla_delta",
+    "pyspark_ottla_files",
+    "pyspark_ottla_iceberg",
+    "pyspark_ottla_sql",
+)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Equal files give equal zips."""
 

@@ -3,12 +3,16 @@
 A streaming write is exactly once unless `exactlyOnce` is false. Each task is one transaction, named by the query's id
 and the task's partition, with the micro-batch as its version (ottla.connect.exactly_once). A batch write is one
 transaction per task, named by the job; with `txnAppId` and `txnVersion` (Delta's names) a repeated job writes nothing.
+
+A repeated batch must be split into the same tasks. Every task of a batch that may be repeated fences its earlier attempts
+and compares its rows with its marker, an empty task too. The driver looks for markers of tasks that the batch does not have.
 """
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,11 +23,21 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from ottla.connect.exactly_once import ExactlyOnce, Fenced
+from ottla.connect.markers import markers_of
 from ottla.connect.sender import Outgoing, Sender, WrittenRows
 from ottla.model.user_error import UserError
+from ottla.pipelines.content import Content
 from ottla.pipelines.options import boolean, client_options, whole
+from ottla.pipelines.unfinished import expired_batch
 
 TWIN_S = 300.0
+HELD_BYTES = 32 * 1024 * 1024
+"""Rows that a task gathers before its transaction opens: most tasks are evaluated completely by then."""
+LONG_TIMEOUT_MS = 900_000
+"""Of the transaction of a task that has more rows: what brokers accept unless `transaction.max.timeout.ms` differs."""
+LARGEST_RECORD_BYTES = 104_857_600
+"""The largest request that a broker takes by default (socket.request.max.bytes). The topic's max.message.bytes decides, not
+the producer's max.request.size, unless the option kafka.max.request.size is given."""
 _TYPES = {
     "key": ("string", "binary"),
     "value": ("string", "binary"),
@@ -31,6 +45,14 @@ _TYPES = {
     "partition": ("integer",),
     "headers": ("array",),
 }
+_OTHERWISE = ": the query or its parallelism changed in the middle of a batch. Start it as it was once more, or with a new checkpoint"
+_EXPIRED = (
+    "the markers of batch {version} of {application} are gone: the batch was planned longer ago than the brokers keep them "
+    "(offsets.retention.minutes), so its rows may be there. Set the option onMarkersLost to write, which may write them "
+    "twice, or start with a new checkpoint"
+)
+_runs: dict[str, tuple[str, int]] = {}
+"""Application -> its newest run, and the first batch of that run that this process has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +63,10 @@ class WriteOptions:
     application: str | None
     version: int
     job: str
+    expired_version: int | None = None
+    """A batch that was planned so long ago that its markers may have expired."""
+    new_version: bool = False
+    """The caller knows that this version was never tried."""
 
 
 def write_options(spark_options: Mapping[str, str], schema: StructType) -> WriteOptions:
@@ -59,13 +85,20 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
         if name in columns and columns[name] not in allowed:
             raise UserError(f"the column {name} is {columns[name]}; a topic takes {' or '.join(allowed)}")
     version = whole({"txnversion": str(int(options["txnversion"]) + 1)}, "txnversion") if "txnversion" in options else 1
+    exactly_once = boolean(options, "exactlyonce", default=True)
+    lost = options.get("onmarkerslost", "fail").lower()
+    if lost not in {"fail", "write"}:
+        raise UserError(f"onMarkersLost is fail or write, not {lost!r}")
+    checkpoint = options.get("checkpointlocation") if exactly_once and lost == "fail" else None
     return WriteOptions(
-        client=client,
+        client={"max.request.size": str(LARGEST_RECORD_BYTES), **client},
         topic=topic,
-        exactly_once=boolean(options, "exactlyonce", default=True),
+        exactly_once=exactly_once,
         application=options.get("txnappid"),
         version=(version or 1) - 1,
         job=uuid.uuid4().hex,
+        expired_version=expired_batch(client, checkpoint) if checkpoint else None,
+        new_version=boolean(options, "newversion", default=False),
     )
 
 
@@ -74,6 +107,9 @@ class TaskCommit(WriterCommitMessage):
     rows: int
     size: int
     skipped: bool
+    application: str = ""
+    repeatable: bool = False
+    """The version may have been tried before."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -82,7 +118,14 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         options = self._options
-        return write_task(options, iterator, options.application or f"job-{options.job}", options.version)
+        context = TaskContext.get()
+        is_retry = context is not None and context.attemptNumber() > 0
+        repeatable = options.application is not None and (is_retry or not options.new_version)
+        application = options.application or f"job-{options.job}"
+        return write_task(options, iterator, application, options.version, repeatable=repeatable)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        check_tasks(self._options, messages, self._options.version)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -93,51 +136,100 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-        if query is None or batch is None:
+        if context is None or query is None or batch is None:
             raise UserError("Spark did not say which query and batch this task writes; set exactlyOnce to false")
-        return write_task(self._options, iterator, self._options.application or query, int(batch))
+        application, run = self._options.application or query, context.getLocalProperty("spark.jobGroup.id")
+        repeatable = context.attemptNumber() > 0 or not is_later_in_run(application, run, int(batch))
+        return write_task(self._options, iterator, application, int(batch), repeatable=repeatable)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
+        check_tasks(self._options, messages, batchId)
+
+
+def is_later_in_run(application: str, run: str | None, batch: int) -> bool:
+    """Whether this process has seen an earlier batch of the same run. Only the first batch of a run can be a repeated one."""
+    if run is None:
+        return False
+    if _runs.get(application, ("", 0))[0] != run:
+        _runs[application] = run, batch
+    return _runs[application][1] < batch
 
 
 def write_task(
-    options: WriteOptions, batches: Iterator[pa.RecordBatch], application: str, version: int
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], application: str, version: int, *, repeatable: bool = True
 ) -> WriterCommitMessage:
-    """One task's rows; an empty task has nothing to mark."""
-    first = next((batch for batch in batches if batch.num_rows), None)
-    if first is None:
-        return TaskCommit(0, 0, skipped=False)
-    records = outgoing(chain([first], batches), options.topic)
+    """One task's rows. A task without rows writes no marker."""
+    held, has_more = _held(batches)
+    commit = functools.partial(TaskCommit, application=application, repeatable=repeatable)
+    if not held and not (options.exactly_once and repeatable):
+        return commit(0, 0, skipped=False)
+    content = Content()
+    records = outgoing(chain(held, batches), options.topic, content)
     if not options.exactly_once:
         sender = Sender(options.client)
         written = sender.send(records)
         sender.flush()
-        return TaskCommit(*written, skipped=False)
+        return commit(*written, skipped=False)
     context = TaskContext.get()
     task = context.partitionId() if context else 0
-    with ExactlyOnce(options.client, application, task, version, options.topic) as attempt:
+    timeout_ms = LONG_TIMEOUT_MS if has_more else None
+    with ExactlyOnce(options.client, application, task, version, options.topic, timeout_ms=timeout_ms) as attempt:
         done = attempt.done()
+        if done is None and not held:
+            return commit(0, 0, skipped=False)
         if done is None:
+            if options.expired_version == version:
+                raise UserError(_EXPIRED.format(version=version, application=application))
             try:
-                return TaskCommit(*attempt.write(records), skipped=False)
+                outcome = attempt.write(records, content.checksum)
             except Fenced:
                 # A twin (speculative execution, a retry of a task that was thought dead) does the same work. Failing here
                 # would have Spark begin a third attempt, which fences the twin in turn: its end is awaited.
                 by_twin = attempt.done_by_another(TWIN_S)
                 if by_twin is None:
                     raise
-                return TaskCommit(*by_twin, skipped=True)
-    again = WrittenRows(
-        *map(sum, zip(*((1, len(record.key or b"") + len(record.value or b"")) for record in records), strict=True))
-    )
-    if again != done:
+                return commit(by_twin.rows, by_twin.size, skipped=True)
+            if isinstance(outcome, WrittenRows):
+                return commit(*outcome, skipped=False)
+            done = outcome
+    for _ in records:
+        pass
+    if content.differs_from(done):
         raise UserError(
             f"batch {version} of {application} was written by task {task} with {done.rows} rows of {done.size} bytes, and "
-            f"is now {again.rows} rows of {again.size} bytes: the query or its parallelism changed in the middle of a "
-            "batch. Start it as it was once more, or with a new checkpoint"
+            f"is now {content}{_OTHERWISE}"
         )
-    return TaskCommit(*done, skipped=True)
+    return commit(done.rows, done.size, skipped=True)
 
 
-def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[Outgoing]:
+def check_tasks(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], version: int) -> None:
+    """On the driver, after all tasks: the first run of this version must not have had more tasks."""
+    commits = [message for message in messages if isinstance(message, TaskCommit)]
+    application = next((message.application for message in commits if message.repeatable), None)
+    if application is None or not options.exactly_once:
+        return
+    for task, marker in sorted(markers_of(options.client, application).items()):
+        if task >= len(messages) and marker.version >= version:
+            raise UserError(
+                f"batch {version} of {application} was written by task {task} with {marker.rows} rows, and now has "
+                f"{len(messages)} tasks only{_OTHERWISE}"
+            )
+
+
+def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
+    """The rows of a task up to HELD_BYTES, and whether there may be more."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.nbytes
+            if size >= HELD_BYTES:
+                return held, True
+    return held, False
+
+
+def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None, content: Content) -> Iterator[Outgoing]:
     for batch in batches:
         columns: dict[str, list[Any]] = {}
         for name in ("key", "value", "topic", "partition", "headers"):
@@ -149,6 +241,7 @@ def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[O
         rows = batch.num_rows
         nothing: list[Any] = [None] * rows
         keys, values = columns.get("key", nothing), columns["value"]
+        content.add(keys, values)
         topics = [topic] * rows if topic is not None else columns["topic"]
         partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
         for name, key, value, partition, row_headers in zip(topics, keys, values, partitions, headers, strict=True):

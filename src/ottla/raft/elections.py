@@ -6,6 +6,7 @@ leader is silent first sends a pre-vote: a replica that was cut off must not for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ottla.env.logging import get_logger
@@ -338,9 +339,7 @@ class Elections:
         elif unusable_leader(replica, partition.leader_id, partition.leader_epoch):
             code = ErrorCode.INVALID_REQUEST
         else:
-            endpoint = next(iter(request.leader_endpoints), None)
-            leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
-            replica.observe(partition.leader_epoch, partition.leader_id, leader)
+            self._observe_leader(request, partition)
         leader_id, _ = known_leader(replica)
         answer = begun_messages.PartitionData(0, int(code), leader_id, replica.epoch)
         reply(
@@ -349,6 +348,16 @@ class Elections:
                 node_endpoints=leader_endpoints(replica, begun_messages.NodeEndpoint),
             )
         )
+
+    def _observe_leader(
+        self,
+        request: begin_messages.BeginQuorumEpochRequest | end_messages.EndQuorumEpochRequest,
+        partition: begin_messages.PartitionData | end_messages.PartitionData,
+    ) -> None:
+        endpoints: Sequence[begin_messages.LeaderEndpoint | end_messages.LeaderEndpoint] = request.leader_endpoints
+        endpoint = next(iter(endpoints), None)
+        leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
+        self._replica.observe(partition.leader_epoch, partition.leader_id, leader)
 
     def on_end_quorum_epoch(self, request: end_messages.EndQuorumEpochRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
@@ -363,9 +372,7 @@ class Elections:
         elif unusable_leader(replica, partition.leader_id, partition.leader_epoch):
             code = ErrorCode.INVALID_REQUEST
         else:
-            endpoint = next(iter(request.leader_endpoints), None)
-            leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
-            replica.observe(partition.leader_epoch, partition.leader_id, leader)
+            self._observe_leader(request, partition)
             self._succeed(partition)
         leader_id, _ = known_leader(replica)
         answer = ended_messages.PartitionData(0, int(code), leader_id, replica.epoch)

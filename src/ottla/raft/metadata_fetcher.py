@@ -200,7 +200,21 @@ class MetadataFetcher:
         """Truncate to the offset where the logs diverge. The leader's `epoch` ends at `end_offset`; ours may end before."""
         replica = self._replica
         own_epoch, own_end = replica.end_offset_for_epoch(epoch)
-        replica.truncate(min(own_end, end_offset) if own_epoch == epoch else own_end)
+        divergence = min(own_end, end_offset) if own_epoch == epoch else own_end
+        if not self._loses_committed(f"a truncation to {divergence}", divergence):
+            replica.truncate(divergence)
+
+    def _loses_committed(self, change: str, end_offset: int) -> bool:
+        """A leader that lost committed records, or lies, must not make this replica lose them too. The replica keeps its
+        log and asks again later: the next leader may have the records.
+        """
+        lost = end_offset < self._replica.high_watermark
+        if lost:
+            log.error(
+                "metadata_fetch.refused", reason=f"{change} is below the high watermark {self._replica.high_watermark}"
+            )
+            self._pause()
+        return lost
 
     # -------------------------------------------------------------------------------------------------------- snapshot
 
@@ -254,8 +268,8 @@ class MetadataFetcher:
         """Write the snapshot before the log is dropped: after a crash, a start finds a snapshot that covers the log."""
         replica = self._replica
         name = download.id.file_name()
-        if download.id.end_offset < replica.high_watermark:
-            raise RaftError(f"snapshot {name} ends below the high watermark {replica.high_watermark}")
+        if self._loses_committed(f"snapshot {name}", download.id.end_offset):
+            return
         try:
             snapshot = decode_snapshot(bytes(download.data), name)
         except SnapshotError as error:

@@ -168,7 +168,7 @@ class Replica:
         if leader_id == self.key.id and not self.config.controller:
             self.id_taken = True  # this broker never stands for election: a second node has its id
         if self.out_of_reach(epoch):
-            log.error("quorum.epoch_out_of_reach", epoch=epoch, own_epoch=role.epoch)
+            log.error("quorum.epoch_rejected", epoch=epoch, own_epoch=role.epoch)
             return False
         leader = leader or self.address_of(leader_id)
         leader_reachable = leader_id not in (NO_NODE, self.key.id) and leader is not None
@@ -181,7 +181,7 @@ class Replica:
         if epoch < role.epoch or not leader_reachable or leader is None or isinstance(role, Leader | Resigned):
             return False
         if self.contradicts(epoch, leader_id):
-            log.error("quorum.second_leader", epoch=epoch, leader=role.leader_id, second=leader_id)
+            log.error("quorum.second_leader_rejected", epoch=epoch, leader=role.leader_id, second=leader_id)
             return False
         if isinstance(role, Follower) or (isinstance(role, Observer) and role.leader is not None):
             return False

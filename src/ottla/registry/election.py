@@ -6,7 +6,6 @@ client.id is its URL, signed or not (`peers.py`). Being elected is a matter of w
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,26 +13,19 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ottla.env.logging import get_logger
+from ottla.registry.background_thread import BackgroundThread
 from ottla.registry.settings import RegistrySettings
 from ottla.registry.topic import client_config
 
 log = get_logger(__name__)
 
 
-class WriterElection:
+class WriterElection(BackgroundThread):
     def __init__(self, settings: RegistrySettings, client_id: str, on_change: Callable[[bool], object]) -> None:
+        super().__init__("registry-election")
         self._settings = settings
         self._client_id = client_id
         self._on_change = on_change
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="registry-election", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(10)
 
     def _run(self) -> None:
         consumer = Consumer(
@@ -62,7 +54,7 @@ class WriterElection:
                 message = consumer.poll(0.2)
                 error = message.error() if message is not None else None
                 if error is not None:
-                    log.debug("election.troubled", reason=error.str())
+                    log.debug("election.failed", reason=error.str())
         finally:
             consumer.close()
 
@@ -74,7 +66,7 @@ def writer_id(settings: RegistrySettings) -> str | None:
         described = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.timeout_s)
         group = described[settings.group_id].result(settings.timeout_s)
     except KafkaException as error:
-        log.debug("election.unknown", reason=str(error))
+        log.debug("election.not_read", reason=str(error))
         return None
     for member in group.members:
         if member.assignment is not None and member.assignment.topic_partitions:

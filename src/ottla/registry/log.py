@@ -66,7 +66,7 @@ class SchemasLog:
         try:
             self.state.replay(key, value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            log.error("record.unreadable", offset=offset, reason=str(error))
+            log.error("record.not_read", offset=offset, reason=str(error))
         self.last_applied = offset
         if seen is not None:
             self._applied_by[offset] = seen

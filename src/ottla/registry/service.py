@@ -126,7 +126,7 @@ class Registry:
         try:
             await self.writer.read_up_to(await asyncio.to_thread(end_offset, self.settings))
         except (KafkaException, RegistryError) as error:
-            log.warning("writer.unread", reason=str(error))
+            log.warning("writer.not_read", reason=str(error))
         self.is_writer = True
         log.info("writer.elected", url=self.url)
         self._repair_if_needed()

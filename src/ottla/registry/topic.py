@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, o
 from ottla.client.librdkafka_errors import LocalError
 from ottla.client.watermarks import watermarks
 from ottla.env.logging import get_logger
+from ottla.registry.background_thread import BackgroundThread
 from ottla.registry.log import SEEN, Message
 from ottla.registry.records import Record
 from ottla.registry.settings import RegistrySettings, RegistryStartError
@@ -75,21 +76,13 @@ def _check_topic(admin: AdminClient, settings: RegistrySettings, partitions: int
         )
 
 
-class TopicReader:
+class TopicReader(BackgroundThread):
     """A thread that reads from the first record on, and reports each time it has reached the end."""
 
     def __init__(self, settings: RegistrySettings, on_messages: Callable[[list[Message], int | None], None]) -> None:
+        super().__init__("registry-reader")
         self._settings = settings
         self._on_messages = on_messages
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="registry-reader", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(10)
 
     def _run(self) -> None:
         consumer = Consumer(
@@ -128,7 +121,7 @@ class TopicReader:
             elif error.code() == LocalError.PARTITION_EOF:
                 end = message.offset()
             else:
-                log.warning("topic.unread", reason=error.str())
+                log.warning("topic.not_read", reason=error.str())
         if messages or end is not None:
             self._on_messages(messages, end)
 

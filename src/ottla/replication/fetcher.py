@@ -260,7 +260,7 @@ class ReplicaFetcher:
             end = partition.log.offsets.log_end_offset
             if latest < end:
                 # The leader's log is shorter: an unclean election has dropped the records beyond its end.
-                log.warning("follower.ahead", partition=str(partition.topic_partition), end=end, leader_end=latest)
+                log.warning("follower.diverged", partition=str(partition.topic_partition), end=end, leader_end=latest)
                 partition.log.truncate_to(latest, now_ms)
             elif earliest > end:
                 partition.log.truncate_fully_and_start_at(earliest, now_ms)

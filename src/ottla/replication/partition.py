@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ottla.log.partition_log import PartitionLog
-    from ottla.log.producer_state import Verification
+    from ottla.log.producer_state import VerificationGuard
     from ottla.log.results import AppendResult, LogSlice
     from ottla.log.validation import ValidatedBatches
     from ottla.metadata.image import PartitionRegistration
@@ -146,7 +146,7 @@ class Partition:
         now_ms: int,
         required_acks: int = -1,
         version: int = 13,
-        verification_guard: Verification | None = None,
+        verification_guard: VerificationGuard | None = None,
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
     ) -> AppendResult:
@@ -158,7 +158,7 @@ class Partition:
         if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._require_min_isr()
         result = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=verification_guard,
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, verification_guard=verification_guard,
             validated=validated, on_loop=on_loop,
         )  # fmt: skip
         if result.flush_due:
@@ -174,7 +174,7 @@ class Partition:
         batches: bytearray | memoryview,
         *,
         now_ms: int,
-        verification_guard: Verification | None = None,
+        verification_guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
         """Append a coordinator's own batch (group metadata, offsets, transaction state, markers)."""
@@ -185,7 +185,7 @@ class Partition:
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
-            guard=verification_guard,
+            verification_guard=verification_guard,
             transaction_version=transaction_version,
         )
         self._advance_high_watermark()

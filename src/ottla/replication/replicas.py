@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
-from ottla.log.found_logs import NO_ASSIGNMENT, Assignment
+from ottla.log.log_choice import NO_ASSIGNMENT, Assignment
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, NodeId, TopicPartition, Uuid
@@ -254,7 +254,7 @@ class Replicas:
             partition_log = self._log_of(tp, topic, directory_id)
         except KafkaError as error:
             if (topic.id, index) not in self._missing_logs:
-                log.error("partition.offline", partition=str(tp), reason=error.message)
+                log.error("partition.taken_offline", partition=str(tp), reason=error.message)
             self._missing_logs.add((topic.id, index))
             return None
         self._missing_logs.discard((topic.id, index))

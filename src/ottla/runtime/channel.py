@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool, FrameBuffer, FrameError
-from ottla.runtime.lookout import SMALL_BYTES
+from ottla.runtime.busy_poll import SMALL_BYTES
 from ottla.system.sockets import MORE_FOLLOWS, NO_SENDFILE
 
 if TYPE_CHECKING:
@@ -36,8 +36,26 @@ PRE_AUTHENTICATION_BYTES = 16 * 1024
 
 class Channel:
     __slots__ = (
-        "_answers", "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_lookout", "_loop", "_max_frame", "_memory", "_outgoing", "_reading",
-        "_socket", "_starved", "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
+        "_answers",
+        "_busy_poll",
+        "_corked",
+        "_corked_bytes",
+        "_frames",
+        "_handling",
+        "_listener",
+        "_loop",
+        "_max_frame",
+        "_memory",
+        "_outgoing",
+        "_reading",
+        "_socket",
+        "_starved",
+        "_turn_over",
+        "_writing",
+        "closed",
+        "connection",
+        "fd",
+        "last_active",
     )  # fmt: skip
 
     def __init__(
@@ -49,7 +67,7 @@ class Channel:
         self._frames = FrameBuffer(pool, max_frame)
         self._max_frame = max_frame
         self._listener = listener
-        self._lookout = listener.lookout
+        self._busy_poll = listener.busy_poll
         self._memory = listener.memory
         self._answers = listener.answers
         self._starved = False
@@ -111,7 +129,7 @@ class Channel:
         self._frames.end += count
         self._handle_frames()
         if count <= SMALL_BYTES:
-            self._lookout.on_small_request()
+            self._busy_poll.on_small_request()
 
     def _handle_frames(self) -> None:
         frames, connection = self._frames, self.connection

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.security.hosts import network_of
 from ottla.security.quotas import Sensors
 
 UNLIMITED = (1 << 31) - 1
 
 
 class ConnectionRates:
-    """One per node. `of_address` returns the quota of an address, or None."""
+    """One per node. `of_address` returns the quota of an address, or None; `counted_as` returns the name under which its
+    connections count.
+    """
 
     def __init__(
         self,
         of_address: Callable[[str], float | None],
         overall: Callable[[], int],
+        counted_as: Callable[[str], str] = network_of,
         *,
         window_num: int = 11,
         window_ms: int = 1000,
     ) -> None:
         self._of_address = of_address
         self._overall = overall
+        self._counted_as = counted_as
         self._sensors = Sensors(window_num, window_ms)
 
     def on_accepted(self, host: str, now_ms: float) -> float:
@@ -29,7 +34,7 @@ class ConnectionRates:
         bound = self._of_address(host)
         if bound is None:
             return 0.0
-        sensor = self._sensors.rate(("ip", host))
+        sensor = self._sensors.rate(("ip", self._counted_as(host)))
         sensor.record(1.0, now_ms)
         wait_ms = sensor.throttle_ms(bound, now_ms)
         if wait_ms > 0:

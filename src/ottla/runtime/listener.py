@@ -13,14 +13,14 @@ from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
+from ottla.runtime.busy_poll import BusyPoll
 from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
 from ottla.runtime.connection_rates import ConnectionRates
 from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener_security import ListenerSecurity
-from ottla.runtime.lookout import Lookout
 from ottla.runtime.request_memory import RequestMemory
 from ottla.runtime.response_memory import ResponseMemory
-from ottla.security.hosts import plain_address
+from ottla.security.hosts import network_of, plain_address
 from ottla.system.hangups import Hangups
 
 log = get_logger(__name__)
@@ -73,6 +73,10 @@ class ListenerLimits:
     def of_address(self, host: str) -> int:
         return self.per_ip_overrides.get(host, self.max_connections_per_ip)
 
+    def counted_as(self, host: str) -> str:
+        """Under which name the connections of an address count: the owner of an IPv6 network has all of its addresses."""
+        return host if host in self.per_ip_overrides else network_of(host)
+
 
 class Listener:
     def __init__(
@@ -92,7 +96,7 @@ class Listener:
         per_ip: Counter[str] | None = None,
         is_node: Callable[[str], bool] = lambda _host: False,
     ) -> None:
-        """`per_ip`: the connections of each address, shared by all listeners of a node, as in Kafka. `is_node`: whether
+        """`per_ip`: the connections of each address or IPv6 network, shared by all listeners of a node, as in Kafka. `is_node`: whether
         the address is one of the cluster's nodes; then the connection may use the reserve of sockets.
         """
         self.name = name
@@ -116,7 +120,7 @@ class Listener:
         """Connections of nodes on a listener for all, which took their socket from the reserve."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._hangups = Hangups(self._loop)
-        self.lookout = Lookout(self._loop, limits.busy_poll_us)
+        self.busy_poll = BusyPoll(self._loop, limits.busy_poll_us)
 
     @property
     def port(self) -> int:
@@ -158,7 +162,7 @@ class Listener:
 
     def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
         host = plain_address(address[0])
-        per_ip = self._per_ip.get(host, 0)
+        per_ip = self._per_ip.get(self._limits.counted_as(host), 0)
         if per_ip >= self._limits.of_address(host) or not self._take_socket(sock, host):
             log.warning("connection.refused", peer=f"{host}:{address[1]}", reason="too many connections")
             sock.close()
@@ -178,7 +182,7 @@ class Listener:
             self._from_reserve.remove(sock)
             self._from_reserve.add(channel)
         self._channels.add(channel)
-        self._per_ip[host] += 1
+        self._per_ip[self._limits.counted_as(host)] += 1
         channel.start(
             Connection(
                 self._dispatcher, channel, client_host=host, client_port=address[1], listener=self.name, gate=gate
@@ -238,10 +242,10 @@ class Listener:
         self._channels.discard(channel)
         self._give_back(channel)
         self._hangups.forget(channel.fd)
-        host = channel.connection.client_host
-        self._per_ip[host] -= 1
-        if self._per_ip[host] <= 0:
-            del self._per_ip[host]
+        counted = self._limits.counted_as(channel.connection.client_host)
+        self._per_ip[counted] -= 1
+        if self._per_ip[counted] <= 0:
+            del self._per_ip[counted]
 
     def _close_idle(self) -> None:
         deadline = self._loop.time() - self._limits.idle_ms / 1000

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.env.logging import get_logger
 from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool
+from ottla.runtime.busy_poll import SMALL_BYTES
 from ottla.runtime.channel import Channel
-from ottla.runtime.lookout import SMALL_BYTES
 from ottla.security.principals import PrincipalRuleError, user
 from ottla.security.tls import TlsSource, peer_name
 from ottla.security.tls_level import weakness
@@ -155,7 +155,7 @@ class TlsChannel(Channel):
             self._frames.end += total
             self._handle_frames()
             if total <= SMALL_BYTES:
-                self._lookout.on_small_request()
+                self._busy_poll.on_small_request()
         if over:
             self.close()
         else:

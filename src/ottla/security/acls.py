@@ -9,12 +9,14 @@ look-up in a dict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.model.acls import Operation, Permission
 from ottla.model.acls import PatternType as Pattern
 from ottla.model.acls import ResourceType as Resource
+from ottla.model.ids import Uuid
 from ottla.security.hosts import plain_address
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -94,27 +96,54 @@ class AclFilter(NamedTuple):
 
 
 class AclTable:
-    """All ACLs, found by resource. Replaced as a whole when one changes."""
+    """All ACLs by id, found by resource. A change costs as much as the ACLs that change, however many there are."""
 
-    def __init__(self, acls: Iterable[Acl]) -> None:
-        self.all = tuple(acls)
-        self._literal: dict[tuple[int, str], list[Acl]] = {}
-        self._prefixed: dict[tuple[int, str], list[Acl]] = {}
-        self._lengths: dict[int, set[int]] = {}
-        for acl in self.all:
-            if acl.pattern == Pattern.PREFIXED:
-                self._prefixed.setdefault((acl.resource_type, acl.name), []).append(acl)
-                self._lengths.setdefault(acl.resource_type, set()).add(len(acl.name))
-            else:
-                self._literal.setdefault((acl.resource_type, acl.name), []).append(acl)
+    def __init__(self, acls: Mapping[Uuid, Acl]) -> None:
+        self.by_id: dict[Uuid, Acl] = {}
+        self._literal: dict[tuple[int, str], dict[Uuid, Acl]] = {}
+        self._prefixed: dict[tuple[int, str], dict[Uuid, Acl]] = {}
+        self._lengths: dict[int, Counter[int]] = {}
+        """Of the prefixes of a resource type: how many resources have each length."""
+        for acl_id, acl in acls.items():
+            self.set(acl_id, acl)
+
+    def set(self, acl_id: Uuid, acl: Acl | None) -> None:
+        """`acl` None removes the ACL."""
+        former = self.by_id.pop(acl_id, None)
+        if former is not None:
+            self._remove(acl_id, former)
+        if acl is None:
+            return
+        self.by_id[acl_id] = acl
+        key = (acl.resource_type, acl.name)
+        if acl.pattern == Pattern.PREFIXED:
+            if key not in self._prefixed:
+                self._lengths.setdefault(acl.resource_type, Counter())[len(acl.name)] += 1
+            self._prefixed.setdefault(key, {})[acl_id] = acl
+        else:
+            self._literal.setdefault(key, {})[acl_id] = acl
+
+    def _remove(self, acl_id: Uuid, acl: Acl) -> None:
+        key = (acl.resource_type, acl.name)
+        prefixed = acl.pattern == Pattern.PREFIXED
+        resources = self._prefixed if prefixed else self._literal
+        del resources[key][acl_id]
+        if resources[key]:
+            return
+        del resources[key]
+        if prefixed:
+            lengths = self._lengths[acl.resource_type]
+            lengths[len(acl.name)] -= 1
+            if not lengths[len(acl.name)]:
+                del lengths[len(acl.name)]
 
     def of_resource(self, resource_type: int, name: str) -> list[Acl]:
-        acls = [*self._literal.get((resource_type, name), ())]
+        acls = [*self._literal.get((resource_type, name), {}).values()]
         if name != WILDCARD:
-            acls += self._literal.get((resource_type, WILDCARD), ())
+            acls += self._literal.get((resource_type, WILDCARD), {}).values()
         for length in self._lengths.get(resource_type, ()):
             if length <= len(name):
-                acls += self._prefixed.get((resource_type, name[:length]), ())
+                acls += self._prefixed.get((resource_type, name[:length]), {}).values()
         return acls
 
 
@@ -122,28 +151,39 @@ class Authorizer:
     def __init__(self, *, super_users: str = "", allow_if_no_acl: bool = False) -> None:
         self._super_users = frozenset(part.strip() for part in super_users.split(";") if part.strip())
         self._allow_if_no_acl = allow_if_no_acl
-        self.table = AclTable(())
+        self.table = AclTable({})
         self.loaded = False
         """Whether `table` is that of the metadata, even if it has no ACL."""
-        self._decisions: dict[tuple[str, str, int, int, str], bool] = {}
+        self._decisions: dict[tuple[str, str, int, int, str | None], bool] = {}
+        """The name None is any resource of the type."""
 
     def configure(self, *, super_users: str, allow_if_no_acl: bool) -> None:
         self._super_users = frozenset(part.strip() for part in super_users.split(";") if part.strip())
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions.clear()
 
-    def replace(self, acls: Iterable[Acl]) -> None:
+    def replace(self, acls: Mapping[Uuid, Acl]) -> None:
         self.table = AclTable(acls)
         self.loaded = True
+        self._decisions.clear()
+
+    def change(self, changes: Mapping[Uuid, Acl | None]) -> None:
+        """ACLs that are new; None for an ACL that is gone."""
+        for acl_id, acl in changes.items():
+            self.table.set(acl_id, acl)
         self._decisions.clear()
 
     def allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
         if decision is None:
-            if len(self._decisions) >= _REMEMBERED:
-                self._decisions.clear()
-            decision = self._decisions[key] = principal in self._super_users or self._decide(*key)
+            decision = self._remember(key, principal in self._super_users or self._decide(*key))
+        return decision
+
+    def _remember(self, key: tuple[str, str, int, int, str | None], decision: bool) -> bool:  # noqa: FBT001 - the value that is stored
+        if len(self._decisions) >= _REMEMBERED:
+            self._decisions.clear()
+        self._decisions[key] = decision
         return decision
 
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
@@ -165,9 +205,17 @@ class Authorizer:
         """Whether there is any resource of the type that the principal may do this to (KIP-679)."""
         if self.allowed(principal, host, operation, resource_type, "hardcode"):
             return True
+        key = (principal, host, operation, resource_type, None)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._remember(key, self._decide_somewhere(principal, host, operation, resource_type))
+        return decision
+
+    def _decide_somewhere(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """Looks at every ACL."""
         denied: set[tuple[int, str]] = set()
         granted: set[tuple[int, str]] = set()
-        for acl in self.table.all:
+        for acl in self.table.by_id.values():
             if acl.resource_type != resource_type or not _concerns(acl, principal, host):
                 continue
             if acl.operation not in (operation, Operation.ALL):

@@ -286,7 +286,7 @@ class EncryptedFile:
                 if whole:
                     self._last = (number, plain)
                 if plain is None:
-                    log.error("frame.corrupt", file=self.path, position=self._starts[number])
+                    log.error("frame.damaged", file=self.path, position=self._starts[number])
                 yield number, plain
             index = until
 

@@ -196,6 +196,3 @@ def open_keys(url: str, allowed: Iterable[str]) -> FileKeys | UrlKeys:
     if parts.scheme.lower() == "file":
         return FileKeys(unquote(parts.path))
     return UrlKeys(url)
-
-
-KeysFactory = Callable[[str], FileKeys | UrlKeys]

@@ -66,10 +66,10 @@ class KeyRenewal:
         except KeyStoreError as error:
             self.failures += 1
             if self.failures == 1:
-                log.warning("master_keys.unavailable", error=str(error), note="the keys in memory stay in use")
+                log.warning("master_keys.not_loaded", error=str(error), note="the keys in memory stay in use")
             pause_s: float = FIRST_PAUSE_S * 2 ** min(self.failures - 1, 10)
             return min(pause_s, LONGEST_PAUSE_S)
         if self.failures:
-            log.info("master_keys.available", failures=self.failures)
+            log.info("master_keys.recovered", failures=self.failures)
         self.failures, self.renewed_at, self._newest = 0, time.monotonic(), keys
         return self._source.wait_s(self._refresh_s)

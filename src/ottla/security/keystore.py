@@ -85,7 +85,7 @@ class MasterKeys:
                 self._bad_file = False
             except KeyStoreError as error:
                 if not self._bad_file:
-                    log.warning("master_keys.unavailable", error=str(error), note="the keys in memory stay in use")
+                    log.warning("master_keys.not_loaded", error=str(error), note="the keys in memory stay in use")
                 self._bad_file = True
 
     def _adopt(self, keys: list[MasterKey] | None) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.security.hosts import plain_address
+from ottla.security.hosts import network_of, plain_address
 
 PRODUCE = "producer_byte_rate"
 FETCH = "consumer_byte_rate"
@@ -117,6 +117,11 @@ class QuotaTable:
     def of_address(self, host: str) -> float | None:
         quotas = self._by_key.get(CONNECTION, {})
         return quotas.get((("ip", plain_address(host)),), quotas.get((("ip", None),)))
+
+    def counted_as(self, host: str) -> str:
+        """Under which name the connections of an address count: the default quota is one of an IPv6 network."""
+        plain = plain_address(host)
+        return plain if (("ip", plain),) in self._by_key.get(CONNECTION, {}) else network_of(plain)
 
 
 def _one_spelling(entity: Entity) -> Entity:

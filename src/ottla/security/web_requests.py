@@ -29,7 +29,7 @@ class StrictConnection(h11.Connection):
     _body_bytes = 0
     _refusal = ""
 
-    def send(self, event: h11.Event) -> bytes | None:
+    def send(self, event: Any) -> Any:
         """Every answer passes here, also the answers that uvicorn makes itself (400, 500)."""
         if isinstance(event, h11.Response):
             added = missing_headers(name for name, _ in event.headers)

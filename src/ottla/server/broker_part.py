@@ -28,12 +28,13 @@ from ottla.replication.fetchers import Fetchers
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import Throttle
 from ottla.runtime.timers import LoopTimers
-from ottla.server.checks.walk_threads import WalkThreads
+from ottla.server.checks.record_threads import RecordThreads
 from ottla.server.cluster.controller_channel import ActiveControllerChannel
 from ottla.server.cluster.peers import BrokerPeers
 from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.cluster.registration import Registration
 from ottla.server.cluster.replication import Replication
+from ottla.server.early_imports import import_early
 from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
@@ -68,6 +69,7 @@ class BrokerPart:
         self._random = random
         self._timers = LoopTimers(asyncio.get_running_loop())
         self._housekeeping: Housekeeping | None = None
+        self._imports: asyncio.Task[None] | None = None
         self._peers = BrokerPeers(lambda: self._config, quorum.publisher)
         replicas = self._make_replicas()
         replicas.put_off.later = self._timers.call_soon
@@ -100,7 +102,7 @@ class BrokerPart:
             make_transactions=make_transactions,
             peers=self._peers,
             schemas=self._make_schemas(),
-            walks=WalkThreads(),
+            record_workers=RecordThreads(),
             leader_throttle=Throttle(
                 self._clock,
                 config.node_id,
@@ -208,6 +210,7 @@ class BrokerPart:
         self._housekeeping.start()
         self._replication.start()
         let_in()
+        self._imports = asyncio.ensure_future(import_early())
         if not alone:
             await registration.unfence()
 
@@ -231,6 +234,8 @@ class BrokerPart:
 
     async def leave(self) -> None:
         """Stop all tasks; the logs stay open until `close_logs`."""
+        if self._imports is not None:
+            self._imports.cancel()
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
@@ -242,8 +247,8 @@ class BrokerPart:
             self.broker.transactions.close()
         if self.broker.schemas is not None:
             self.broker.schemas.close()
-        if self.broker.walks is not None:
-            self.broker.walks.close()
+        if self.broker.record_workers is not None:
+            self.broker.record_workers.close()
         self._registration.stop()
         await self._replication.stop()
         self.broker.producer_ids.close()
@@ -271,7 +276,7 @@ class BrokerPart:
 
     def _on_brokers_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if delta.brokers or delta.reloaded:
-            self.broker.departed.on_metadata(delta, image, self._clock.monotonic_ms())
+            self.broker.recently_fenced.on_metadata(delta, image, self._clock.monotonic_ms())
 
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""

@@ -127,10 +127,10 @@ class Node:
         if line is not None:
             log.info("settings.accepted", note=line)
         for line in unknown_lines(config.layers.static):
-            log.warning("setting.unknown", note=line)
+            log.warning("setting.not_recognized", note=line)
         for name in open_listeners(config):
             log.warning(
-                "listener.open",
+                "listener.left_open",
                 listener=name,
                 note="every client that reaches this listener may do everything: see ottla doctor --security",
             )

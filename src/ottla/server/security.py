@@ -50,7 +50,9 @@ class NodeSecurity:
         self.servers: list[Broker | ControllerServer] = []
         """The servers of this node that answer clients; each gets the quotas."""
         self._config = config
-        self.rates = ConnectionRates(self._address_quota, lambda: self._config.max_connection_creation_rate)
+        self.rates = ConnectionRates(
+            self._address_quota, lambda: self._config.max_connection_creation_rate, self._counted_as
+        )
         self.listeners: dict[str, ListenerSecurity] = {}
         for endpoint in config.endpoints.listeners:
             name, protocol = endpoint.listener_name, endpoint.security_protocol
@@ -89,6 +91,9 @@ class NodeSecurity:
     def _address_quota(self, host: str) -> float | None:
         return self.quotas.table.of_address(host) if self.quotas is not None else None
 
+    def _counted_as(self, host: str) -> str:
+        return self.quotas.table.counted_as(host) if self.quotas is not None else host
+
     def follow(self, config: BrokerConfig) -> None:
         """Dynamic settings have changed. Settings that cannot be used are reported, and the old settings stay in
         force.
@@ -111,7 +116,11 @@ class NodeSecurity:
         if self.authorizer is not None and (delta.reloaded or delta.acls or not self.authorizer.loaded):
             from ottla.security.acls import Acl
 
-            self.authorizer.replace(Acl.of(record) for record in image.acls.values())
+            if delta.reloaded or not self.authorizer.loaded:
+                self.authorizer.replace({acl_id: Acl.of(record) for acl_id, record in image.acls.items()})
+            else:
+                changed = {acl_id: image.acls.get(acl_id) for acl_id in delta.acls}
+                self.authorizer.change({acl_id: record and Acl.of(record) for acl_id, record in changed.items()})
         if delta.reloaded or delta.client_quotas:
             self._follow_quotas(image)
 

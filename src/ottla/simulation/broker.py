@@ -46,7 +46,7 @@ from ottla.simulation.world import SimulatedRandom
 if TYPE_CHECKING:
     from ottla.broker.audit.events import AuditLog
     from ottla.broker.metrics import BrokerMetrics
-    from ottla.broker.produce.walks import Walks
+    from ottla.broker.produce.record_workers import RecordWorkers
     from ottla.broker.quotas import Quotas
     from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
@@ -87,7 +87,7 @@ class SimulatedPlane:
     metrics: BrokerMetrics | None = None
     leader_throttle: Throttle | None = None
     schemas: SchemaValidation | None = None
-    walks: Walks | None = None
+    record_workers: RecordWorkers | None = None
     peers: Peers = field(default_factory=NoPeers)
 
     @property

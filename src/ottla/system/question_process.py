@@ -100,10 +100,10 @@ def _line(child: subprocess.Popen[bytes], timeout_s: float) -> bytes:
     return out.readline()
 
 
-def answer_questions(answer: Callable[[Any], Any]) -> None:
+def answer_questions(answer: Callable[[Any], Any], max_memory: int = _MAX_MEMORY) -> None:
     """The child: answers the questions of its parent until the standard input ends."""
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (max_memory, max_memory))
     out = sys.stdout.buffer
     out.write(_READY)
     out.flush()

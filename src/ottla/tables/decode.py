@@ -39,6 +39,10 @@ SCHEMA = pa.schema(
 """The columns of Spark's own Kafka source, in its order."""
 _MOST_BYTES = 1 << 30
 """Arrow's offsets are 32 bits wide."""
+MAX_HEADERS = 100_000
+"""Of one record. A header takes two bytes in a batch, and a hundred here: 3 KB of zstd unpack to 50 million headers."""
+_HEADERS_AT_ONCE = 1 << 17
+"""Headers that exist as Python objects at a time."""
 _KEPT_ROWS = 1 << 14
 """The longest column of one repeated value that is cached."""
 
@@ -166,16 +170,24 @@ def _headers(payload: memoryview | bytes, count: Ints, at: Ints, ends: Ints) -> 
     """Kafka gives a record without headers null, and so does Spark's source."""
     if not count.any():
         return pa.nulls(len(count), HEADERS_TYPE)
-    rows = [
-        _one_headers(payload, at_, int(n), int(end)) if n else None
-        for n, at_, end in zip(count.tolist(), at.tolist(), ends.tolist(), strict=True)
-    ]
-    return pa.array(rows, HEADERS_TYPE)
+    parts: list[pa.Array] = []
+    rows: list[list[tuple[str, bytes | None]] | None] = []
+    held = 0
+    for n, at_, end in zip(count.tolist(), at.tolist(), ends.tolist(), strict=True):
+        rows.append(_one_headers(payload, at_, n, end) if n else None)
+        held += n
+        if held >= _HEADERS_AT_ONCE:
+            parts.append(pa.array(rows, HEADERS_TYPE))
+            rows, held = [], 0
+    parts.append(pa.array(rows, HEADERS_TYPE))
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _one_headers(payload: memoryview | bytes, pos: int, count: int, end: int) -> list[tuple[str, bytes | None]]:
     if count < 0 or count > end - pos:
         raise invalid_record(f"Found invalid number of record headers {count}")
+    if count > MAX_HEADERS:
+        raise invalid_record(f"A record has {count} headers, more than {MAX_HEADERS}")
     headers = []
     try:
         for _ in range(count):

@@ -55,7 +55,6 @@ ConfigsRequestT = TypeVar(
 )
 ConfigsResource: TypeAlias = "AlterConfigsResource | IncrementalAlterConfigsResource | DescribeConfigsResource"
 DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-_NO_TOPIC_ID_VERSION = 0
 
 
 def name_of_topic(context: RequestContext[NodePlane], item: object) -> str | None:

@@ -170,7 +170,7 @@ class FetchSessions:
 
     def size(self, session_id: int) -> int:
         """How many partitions the session has; 0 for one that does not exist."""
-        if not session_id or not can_be_session_id(session_id):
+        if not can_be_session_id(session_id):
             return 0
         session = self._cache.shard_of(session_id).sessions.get(session_id)
         return 0 if session is None else len(session.partitions)

@@ -53,7 +53,8 @@ _FEW_PARTITIONS = 256
 
 def is_large(context: RequestContext[DataPlane], request: FetchRequest) -> bool:
     """A request of a few bytes may ask for all partitions of its session."""
-    return context.broker.fetch_sessions.size(request.session_id) > _FEW_PARTITIONS
+    session_id = request.session_id
+    return session_id != 0 and context.broker.fetch_sessions.size(session_id) > _FEW_PARTITIONS
 
 
 def handle(context: RequestContext[DataPlane], request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
@@ -63,7 +64,7 @@ def handle(context: RequestContext[DataPlane], request: FetchRequest) -> FetchRe
         return handle_replica_fetch(context, request)
     if not can_be_session_id(request.session_id):
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch_context = open_context(context, request)
+    fetch_context = context.broker.fetch_sessions.open(request, context.version)
     fetch = Fetch(context, request, fetch_context)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.knows_a_partition():
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -71,15 +72,6 @@ def handle(context: RequestContext[DataPlane], request: FetchRequest) -> FetchRe
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
         return fetch.response()
     return ParkedFetch(fetch, context, request.max_wait_ms).deferred
-
-
-def open_context(
-    context: RequestContext[DataPlane], request: FetchRequest, *, privileged: bool = False
-) -> FetchContext:
-    """The partitions to read, and limits as Kafka sets them: an answer has fetch.max.bytes at most, and that is enough."""
-    request.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
-    request.min_bytes = min(request.min_bytes, request.max_bytes)
-    return context.broker.fetch_sessions.open(request, context.version, privileged=privileged)
 
 
 def _refused(context: RequestContext[DataPlane], request: FetchRequest, code: ErrorCode) -> FetchResponse:
@@ -105,6 +97,9 @@ class Fetch:
     __slots__ = ("_context", "_leader_errors", "_request", "_sizes", "answers", "bytes_read", "fetch_context", "stop")
 
     def __init__(self, context: RequestContext[DataPlane], request: FetchRequest, fetch_context: FetchContext) -> None:
+        # An answer has at most fetch.max.bytes, and a fetch does not wait for more.
+        request.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
         self._context = context
         self._request = request
         self.fetch_context = fetch_context
@@ -127,7 +122,7 @@ class Fetch:
             data = self._read_partition(key, requested, left)
             self.answers.append((key, data))
             size = len(data.records) if data.records else 0
-            if size and type(data.records) is bytes:
+            if size >= _BYTES_OF_AN_ELEMENT and type(data.records) is bytes:
                 charge(size // _BYTES_OF_AN_ELEMENT)
             self.bytes_read += size
             left = left - size if left > size else 0

@@ -107,12 +107,12 @@ async def _search_on(
     large: LargeSearchError,
 ) -> ListOffsetsPartitionResponse:
     """A worker walks each batch; then the search looks at the log again, because the log may have changed."""
-    walks = context.broker.walks
-    if walks is None:
+    record_workers = context.broker.record_workers
+    if record_workers is None:
         raise RuntimeError("a large search without walkers")
     while True:
         done: asyncio.Future[TimestampedOffset | BaseException | None] = asyncio.get_running_loop().create_future()
-        walks.run(large.find, partial(_settle, done))
+        record_workers.run(large.find, partial(_settle, done))
         result = await done
         if isinstance(result, BaseException):
             raise result
@@ -188,7 +188,7 @@ def _offset(
         return -1, start, epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    on_loop = context.broker.walks is not None
+    on_loop = context.broker.record_workers is not None
     if walked is not None and (walked.record is not None or timestamp == MAX_TIMESTAMP):
         record = walked.record
     elif timestamp == MAX_TIMESTAMP:

@@ -71,14 +71,14 @@ def _answer(context: RequestContext[MetadataPlane], request: MetadataRequest) ->
         once = {(topic.name, topic.topic_id): topic for topic in paced(request.topics or ())}
         answers = [_requested(image, topic, request) for topic in paced(list(once.values()), 3)]
         topics = list({answer.name or answer.topic_id: answer for answer in paced(answers)}.values())
-    departed, now_ms = broker.departed, broker.clock.monotonic_ms()
+    recently_fenced, now_ms = broker.recently_fenced, broker.clock.monotonic_ms()
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node.id, node.listeners[context.listener].host, node.listeners[context.listener].port, node.rack
             )
             for node in image.brokers.values()
-            if context.listener in node.listeners and departed.listed(node, now_ms)
+            if context.listener in node.listeners and recently_fenced.listed(node, now_ms)
         ],
         cluster_id=broker.cluster_id,
         controller_id=named_controller(context),

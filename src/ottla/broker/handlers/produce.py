@@ -37,7 +37,7 @@ from ottla.replication.partition import Partition
 if TYPE_CHECKING:
     from ottla.broker.planes import ProducePlane
     from ottla.broker.produce.large_produce import LargeBatch
-    from ottla.broker.schemas.schema_judgement import Misfits
+    from ottla.broker.schemas.schema_judgement import InvalidRecords
     from ottla.log.validation import ValidatedBatches
 
 FIRST_TOPIC_ID_VERSION = 13
@@ -74,22 +74,22 @@ def handle(context: RequestContext[ProducePlane], request: ProduceRequest) -> An
 
 
 def _handle(
-    context: RequestContext[ProducePlane], request: ProduceRequest, misfits: Mapping[int, Misfits]
+    context: RequestContext[ProducePlane], request: ProduceRequest, invalid_records: Mapping[int, InvalidRecords]
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
     if request.transactional_id is not None:
         from ottla.broker.produce.transactional_produce import verified
 
-        return verified(context, request, partial(_append, context, request, misfits=misfits))
-    return _append(context, request, misfits=misfits)
+        return verified(context, request, partial(_append, context, request, invalid_records=invalid_records))
+    return _append(context, request, invalid_records=invalid_records)
 
 
 def _append(
     context: RequestContext[ProducePlane],
     request: ProduceRequest,
     verdicts: Mapping[TopicPartition, VerificationResult] = MappingProxyType({}),
-    misfits: Mapping[int, Misfits] = MappingProxyType({}),
+    invalid_records: Mapping[int, InvalidRecords] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    append = Append(context, request, verdicts, misfits)
+    append = Append(context, request, verdicts, invalid_records)
     response = ProduceResponse(append.topics())
     if append.large:
         return append.walk_large(partial(_answer, context, request, append, response))
@@ -127,7 +127,7 @@ class Append:
     """One request's appends and what came of them."""
 
     __slots__ = (
-        "_acks", "_context", "_misfits", "_now_ms", "_on_loop", "_request", "_transactional_id", "_verdicts", "_version", "first_error",
+        "_acks", "_context", "_invalid_records", "_now_ms", "_on_loop", "_request", "_transactional_id", "_verdicts", "_version", "first_error",
         "large", "leader_errors", "uncommitted",
     )  # fmt: skip
 
@@ -136,9 +136,9 @@ class Append:
         context: RequestContext[ProducePlane],
         request: ProduceRequest,
         verdicts: Mapping[TopicPartition, VerificationResult],
-        misfits: Mapping[int, Misfits],
+        invalid_records: Mapping[int, InvalidRecords],
     ) -> None:
-        self._misfits = misfits
+        self._invalid_records = invalid_records
         self._context = context
         self._request = request
         self._acks = request.acks
@@ -146,7 +146,7 @@ class Append:
         self._verdicts = verdicts
         self._version = context.version
         self._now_ms = context.broker.clock.time_ms()
-        self._on_loop = context.broker.walks is not None
+        self._on_loop = context.broker.record_workers is not None
         self.first_error: ErrorCode | None = None
         self.large: list[LargeBatch] = []
         self.leader_errors: set[int] = set()
@@ -184,10 +184,10 @@ class Append:
     ) -> Deferred[ProduceResponse]:
         from ottla.broker.produce.large_produce import walked
 
-        walks = self._context.broker.walks
-        if walks is None:
+        record_workers = self._context.broker.record_workers
+        if record_workers is None:
             raise RuntimeError("a large walk without walkers")
-        return walked(self._context, walks, self.large, self._now_ms, self._append_walked, finish)
+        return walked(self._context, record_workers, self.large, self._now_ms, self._append_walked, finish)
 
     def _append_walked(self, batch: LargeBatch, result: ValidatedBatches | KafkaError) -> PartitionProduceResponse:
         try:
@@ -214,19 +214,19 @@ class Append:
         if self._transactional_id is None and has_transactional_bit(records):
             check_request(records, self._version)
             raise RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
-        if isinstance(guard, VerificationError):
-            raise guard
-        misfits = self._misfits.get(id(data)) if self._misfits else None
-        if misfits is not None:
-            misfits.refuse()
+        verification_guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
+        if isinstance(verification_guard, VerificationError):
+            raise verification_guard
+        invalid_records = self._invalid_records.get(id(data)) if self._invalid_records else None
+        if invalid_records is not None:
+            invalid_records.refuse()
         result = partition.append_as_leader(
             records,
             now_ms=self._now_ms,
             required_acks=self._acks,
             version=self._version,
-            verification_guard=guard,
-            validated=validated if misfits is None else misfits.prepared,
+            verification_guard=verification_guard,
+            validated=validated if invalid_records is None else invalid_records.prepared,
             on_loop=self._on_loop,
         )
         metrics = self._context.broker.metrics

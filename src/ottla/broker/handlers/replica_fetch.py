@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.fetch.sessions import FetchContext, PartitionKey
-from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, open_context, read_slice
+from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, read_slice
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.pace import paced
@@ -36,7 +36,7 @@ def handle_replica_fetch(
     context: RequestContext[DataPlane], request: FetchRequest
 ) -> FetchResponse | Deferred[FetchResponse]:
     follower = _follower(context, request)
-    fetch_context = open_context(context, request, privileged=True)
+    fetch_context = context.broker.fetch_sessions.open(request, context.version, privileged=True)
     fetch = ReplicaFetch(context, request, fetch_context, follower)
     fetch.read()
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:

@@ -92,7 +92,7 @@ class _Commit:
         index = broker.groups.partition_for(request.group_id)
         try:
             log = broker.groups.shards[index].partition.log
-            guard = log.producers.start_verification(
+            verification_guard = log.producers.start_verification(
                 request.producer_id,
                 _NO_SEQUENCE,
                 request.producer_epoch,
@@ -102,7 +102,7 @@ class _Commit:
         except KafkaError as error:
             self._fail(error)
             return
-        if guard is None:
+        if verification_guard is None:
             self._commit(TransactionalProducer(*producer))
             return
         partition = TopicPartition(OFFSETS_TOPIC, index)
@@ -110,7 +110,7 @@ class _Commit:
         def verified(codes: Mapping[TopicPartition, ErrorCode]) -> None:
             code = codes.get(partition)
             if code is None:
-                self._commit(TransactionalProducer(*producer, guard))
+                self._commit(TransactionalProducer(*producer, verification_guard))
             else:
                 self._fail(KafkaError(_COORDINATOR_CODES.get(code, code)))
 

@@ -98,7 +98,7 @@ class ListenerSasl:
             if mechanism in sasl.SCRAM_MECHANISMS:
                 return JaasEntry("", {})  # the users are in the metadata log; Kafka wants an entry all the same
             name = f"listener.name.{self.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-            raise SaslConfigError(f"{name} is not set: {mechanism} would know nobody")
+            raise SaslConfigError(f"{name} is not set: {mechanism} would have no users")
         try:
             return parse_jaas(text)
         except JaasError as error:
@@ -148,7 +148,7 @@ class ListenerSasl:
         if url is None:
             raise SaslConfigError(
                 "sasl.oauthbearer.jwks.endpoint.url is not set: no token could be checked. For development only, "
-                f"{UNSECURED_SETTING}=true takes tokens that nobody signed, as Kafka does by default"
+                f"{UNSECURED_SETTING}=true accepts tokens without a signature, as Kafka does by default"
             )
         try:
             self.keys = open_keys(url, config.ottla_sasl_oauthbearer_allowed_urls)
@@ -173,7 +173,7 @@ class ListenerSasl:
         if not skew.isascii() or not skew.isdigit():
             raise SaslConfigError(f"unsecuredValidatorAllowableClockSkewMs={skew}: not a number of milliseconds")
         log.warning(
-            "tokens.unsecured", listener=self.listener, note="any client can name itself", setting=UNSECURED_SETTING
+            "tokens.not_verified", listener=self.listener, note="any client can name itself", setting=UNSECURED_SETTING
         )
         rules = TokenRules(
             keys=None,

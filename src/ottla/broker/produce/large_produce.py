@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.produce.walks import Walks
+from ottla.broker.produce.record_workers import RecordWorkers
 from ottla.log.validation import ValidatedBatches, validate_produce
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.produce_request import PartitionProduceData, TopicProduceData
@@ -43,7 +43,7 @@ class LargeBatch:
 
 def walked(
     context: RequestContext[ProducePlane],
-    walks: Walks,
+    record_workers: RecordWorkers,
     large: list[LargeBatch],
     now_ms: int,
     append: Callable[[LargeBatch, ValidatedBatches | KafkaError], PartitionProduceResponse],
@@ -78,5 +78,5 @@ def walked(
         work = partial(
             validate_produce, records, batch.partition.topic_partition, log.config, now_ms, version=context.version
         )
-        walks.run(work, partial(done, batch))
+        record_workers.run(work, partial(done, batch))
     return deferred

@@ -16,7 +16,7 @@ from ottla.broker.deferred import Deferred
 from ottla.broker.handlers.produce import find_partition
 from ottla.broker.produce.verification_results import VerificationError, VerificationResult, verification_error
 from ottla.broker.transactions.transaction_verification import Verifier, produce_operation
-from ottla.log.producer_state import Verification
+from ottla.log.producer_state import VerificationGuard
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
@@ -66,18 +66,20 @@ class _Verification:
                 batch = _transactional(data.records)
                 if batch is not None:
                     producers.add(batch[:2])
-                    self._guard(topic, data.index, batch)
+                    self._start_verification(topic, data.index, batch)
         if len(producers) > 1:
             # Kafka refuses the request as a whole: nothing of it is appended.
             return self._append(self._refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        to_verify = frozenset(tp for tp, verdict in self._verdicts.items() if isinstance(verdict, Verification))
+        to_verify = frozenset(tp for tp, verdict in self._verdicts.items() if isinstance(verdict, VerificationGuard))
         if not to_verify:
             return self._append(self._verdicts)
         transactional_id = self._request.transactional_id or ""
         Verifier(broker, transactional_id, producers.pop(), to_verify, self._operation).ask_patiently(self._on_verified)
         return self._wait()
 
-    def _guard(self, topic: TopicProduceData, index: int, batch: tuple[ProducerId, ProducerEpoch, int]) -> None:
+    def _start_verification(
+        self, topic: TopicProduceData, index: int, batch: tuple[ProducerId, ProducerEpoch, int]
+    ) -> None:
         """Start a verification if the batch needs a guard. The append finds errors of the partition itself again."""
         try:
             partition = find_partition(self._context, topic, index)
@@ -86,7 +88,7 @@ class _Verification:
             return
         producer_id, epoch, sequence = batch
         try:
-            guard = partition.log.producers.start_verification(
+            verification_guard = partition.log.producers.start_verification(
                 producer_id,
                 sequence,
                 epoch,
@@ -96,8 +98,8 @@ class _Verification:
         except KafkaError as error:
             self._verdicts[partition.topic_partition] = VerificationError(error.code)
             return
-        if guard is not None:
-            self._verdicts[partition.topic_partition] = guard
+        if verification_guard is not None:
+            self._verdicts[partition.topic_partition] = verification_guard
 
     def _refuse_all(self, code: ErrorCode) -> dict[TopicPartition, VerificationResult]:
         refused: dict[TopicPartition, VerificationResult] = {}
@@ -133,10 +135,10 @@ class _Verification:
             self._deferred.resolve(result)
 
     def _drop_guard(self, tp: TopicPartition) -> None:
-        guard = self._verdicts[tp]
+        verification_guard = self._verdicts[tp]
         partition = self._context.broker.replicas.by_name.get(tp.topic, {}).get(tp.partition)
-        if partition is not None and isinstance(guard, Verification):
-            partition.log.producers.drop_verification(guard.producer_id, guard)
+        if partition is not None and isinstance(verification_guard, VerificationGuard):
+            partition.log.producers.drop_verification(verification_guard.producer_id, verification_guard)
 
     def _wait(self) -> ProduceResponse | Deferred[ProduceResponse] | None:
         if self._answered:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.log.producer_state import Verification
+    from ottla.log.producer_state import VerificationGuard
 
 _UNANSWERED = frozenset(
     {
@@ -27,7 +27,7 @@ class VerificationError(KafkaError):
         self.shown = shown
 
 
-VerificationResult: TypeAlias = "Verification | VerificationError"
+VerificationResult: TypeAlias = "VerificationGuard | VerificationError"
 
 
 def verification_error(code: ErrorCode, *, adds: bool) -> VerificationError:

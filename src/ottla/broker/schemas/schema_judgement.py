@@ -1,6 +1,6 @@
 """The records of one batch held against their schemas: what a worker thread does for validation at the log.
 
-Nothing here touches a partition or the loop. A batch is refused as a whole (`Misfits.failure`) if it cannot be read,
+Nothing here touches a partition or the loop. A batch is refused as a whole (`InvalidRecords.failure`) if it cannot be read,
 takes too long, or its schema fails in an unforeseen way. A batch that could not be checked is never appended.
 """
 
@@ -85,12 +85,12 @@ class CheckedBatch(NamedTuple):
 class Judgement(NamedTuple):
     """Both by the id() of a partition's data in the request: a request may name a partition twice."""
 
-    misfits: dict[int, Misfits]
+    invalid_records: dict[int, InvalidRecords]
     missing: dict[int, set[SchemaKey]]
     """Schemas that were not ready for a batch, which has no verdict yet."""
 
 
-class Misfits:
+class InvalidRecords:
     """The records of one batch that do not match."""
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Misfits:
         self.records: list[tuple[Record, str]] = []
         self.failure: KafkaError | None = None
         self.prepared: ValidatedBatches | None = None
-        """What is appended in the batch's place, once the misfits have been put aside."""
+        """What is appended in the batch's place, once the invalid_records have been put aside."""
 
     def add(self, index: int, record: Record, problem: str) -> None:
         self.count += 1
@@ -166,11 +166,11 @@ class Misfits:
         return ValidatedBatches(fresh, [(0, parse_header(fresh, 0))], validated.log_append_time_ms)
 
 
-def unchecked(batch: CheckedBatch, reason: str) -> Misfits:
+def unchecked(batch: CheckedBatch, reason: str) -> InvalidRecords:
     """Refused with an error that every client retries: the records may be all right."""
-    misfits = Misfits(batch)
-    misfits.failure = KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
-    return misfits
+    invalid_records = InvalidRecords(batch)
+    invalid_records.failure = KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
+    return invalid_records
 
 
 def judge_all(checks: Checks, batches: Mapping[int, CheckedBatch]) -> Judgement:
@@ -180,38 +180,40 @@ def judge_all(checks: Checks, batches: Mapping[int, CheckedBatch]) -> Judgement:
     for number, (key, batch) in enumerate(batches.items()):
         missing: set[SchemaKey] = set()
         late = number > 0 and time.monotonic() > deadline
-        misfits = unchecked(batch, "the request took too long to check") if late else judge(checks, batch, missing)
-        if missing and (misfits is None or misfits.failure is None):
+        invalid_records = (
+            unchecked(batch, "the request took too long to check") if late else judge(checks, batch, missing)
+        )
+        if missing and (invalid_records is None or invalid_records.failure is None):
             judged.missing[key] = missing
-        elif misfits is not None:
-            judged.misfits[key] = misfits
+        elif invalid_records is not None:
+            judged.invalid_records[key] = invalid_records
     return judged
 
 
-def judge(checks: Checks, batch: CheckedBatch, missing: set[SchemaKey]) -> Misfits | None:
-    """The misfits of a batch, None when there are none. Schemas that are not ready are added to `missing`."""
+def judge(checks: Checks, batch: CheckedBatch, missing: set[SchemaKey]) -> InvalidRecords | None:
+    """The invalid_records of a batch, None when there are none. Schemas that are not ready are added to `missing`."""
     if not _is_whole(batch.records):
         return None  # the log refuses it, and has Kafka's words for it
-    misfits = Misfits(batch)
+    invalid_records = InvalidRecords(batch)
     deadline = time.monotonic() + checks.limits.batch_ms / 1000
     try:
         for index, record in enumerate(iterate_records(batch.records)):
             problem = _problem(checks, record, batch, missing)
             if problem is not None:
-                misfits.add(index, record, problem)
-                if misfits.failure is not None:
-                    return misfits
+                invalid_records.add(index, record, problem)
+                if invalid_records.failure is not None:
+                    return invalid_records
             if time.monotonic() > deadline:
                 text = f"the records took longer than {checks.limits.batch_ms} ms to check (ottla.schema.validation.max.ms)"
-                misfits.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
-                return misfits
+                invalid_records.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
+                return invalid_records
     except KafkaError as error:
-        misfits.failure = RecordValidationError(error.code, error.message, [])
+        invalid_records.failure = RecordValidationError(error.code, error.message, [])
     except Exception as error:  # noqa: BLE001 - a supervisor: whatever a foreign schema or record does, it is its batch's error
         log.warning("schema_validation.failed", partition=str(batch.partition), reason=repr(error)[:500])
         text = f"the records cannot be checked: {type(error).__name__}"
-        misfits.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
-    return misfits if misfits.problems or misfits.failure is not None else None
+        invalid_records.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
+    return invalid_records if invalid_records.problems or invalid_records.failure is not None else None
 
 
 def record_bytes(record: Record) -> int:

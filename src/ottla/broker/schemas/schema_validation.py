@@ -22,7 +22,7 @@ from ottla.broker.schemas.schema_judgement import (
     MAX_LOADED,
     CheckedBatch,
     Checks,
-    Misfits,
+    InvalidRecords,
     SchemaKey,
     judge_all,
     unchecked,
@@ -60,7 +60,7 @@ class SchemaValidation(Checks, Protocol):
 
 
 Find: TypeAlias = "Callable[[RequestContext[ProducePlane], TopicProduceData, int], Partition]"
-Proceed = Callable[[Mapping[int, Misfits]], ProduceResponse | Deferred[ProduceResponse] | None]
+Proceed = Callable[[Mapping[int, InvalidRecords]], ProduceResponse | Deferred[ProduceResponse] | None]
 
 
 def validated(
@@ -114,22 +114,26 @@ async def _later(
     context: RequestContext[ProducePlane], batches: dict[int, CheckedBatch], proceed: Proceed
 ) -> Resolution[ProduceResponse]:
     schemas = _schemas(context)
-    misfits_of = await _judged(schemas, batches)
+    invalid_records_of = await _judged(schemas, batches)
     failures: dict[str, KafkaError] = {}
-    for key, misfits in misfits_of.items():
-        if misfits.records and misfits.failure is None:
-            misfits.failure = quarantine_refusal(context, misfits.partition.topic, misfits.quarantine_topic)
-        if misfits.records and misfits.failure is None:
+    for key, invalid_records in invalid_records_of.items():
+        if invalid_records.records and invalid_records.failure is None:
+            invalid_records.failure = quarantine_refusal(
+                context, invalid_records.partition.topic, invalid_records.quarantine_topic
+            )
+        if invalid_records.records and invalid_records.failure is None:
             now_ms = context.broker.clock.time_ms()
-            await schemas.run(partial(misfits.prepare, batches[key], now_ms, context.version))
-        if misfits.records and misfits.failure is None:
-            misfits.failure = failures.get(misfits.quarantine_topic)
-        if misfits.records and misfits.failure is None:
+            await schemas.run(partial(invalid_records.prepare, batches[key], now_ms, context.version))
+        if invalid_records.records and invalid_records.failure is None:
+            invalid_records.failure = failures.get(invalid_records.quarantine_topic)
+        if invalid_records.records and invalid_records.failure is None:
             try:
-                await schemas.divert(misfits.quarantine_topic, misfits.partition, misfits.records)
+                await schemas.divert(
+                    invalid_records.quarantine_topic, invalid_records.partition, invalid_records.records
+                )
             except KafkaError as error:
-                misfits.failure = failures[misfits.quarantine_topic] = error
-    answer = proceed(misfits_of)
+                invalid_records.failure = failures[invalid_records.quarantine_topic] = error
+    answer = proceed(invalid_records_of)
     if isinstance(answer, Deferred):
         done: asyncio.Future[Resolution[ProduceResponse]] = asyncio.get_running_loop().create_future()
         answer.then(partial(_resolve, done))
@@ -146,11 +150,11 @@ def _resolve(done: asyncio.Future[Resolution[ProduceResponse]], response: Resolu
         done.set_result(response)
 
 
-async def _judged(schemas: SchemaValidation, batches: dict[int, CheckedBatch]) -> dict[int, Misfits]:
+async def _judged(schemas: SchemaValidation, batches: dict[int, CheckedBatch]) -> dict[int, InvalidRecords]:
     """What is wrong with each batch. A registry that does not answer is an error of the batches that need it only."""
     first = await schemas.run(partial(judge_all, schemas, batches))
     if not first.missing:
-        return first.misfits
+        return first.invalid_records
     problem = "the request names more schemas than are loaded at once"
     try:
         await schemas.load(set(islice({key: None for keys in first.missing.values() for key in keys}, MAX_LOADED)))
@@ -158,7 +162,7 @@ async def _judged(schemas: SchemaValidation, batches: dict[int, CheckedBatch]) -
         problem = error.message
     second = await schemas.run(partial(judge_all, schemas, {key: batches[key] for key in first.missing}))
     waiting = {key: unchecked(batches[key], problem) for key in second.missing}
-    return {**first.misfits, **second.misfits, **waiting}
+    return {**first.invalid_records, **second.invalid_records, **waiting}
 
 
 def _schemas(context: RequestContext[ProducePlane]) -> SchemaValidation:

@@ -99,7 +99,7 @@ class ClientTelemetry:
         if instance is None or instance.subscription.id != subscription_id:
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         if instance.terminating:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The client has said that it terminates")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The client has sent its terminating push")
         if compression not in (NONE, *ACCEPTED_COMPRESSION):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if len(data) > self.max_bytes:

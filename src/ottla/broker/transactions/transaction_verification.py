@@ -26,9 +26,9 @@ OnVerified = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 class TransactionSupportedOperation(Enum):
     """What a client supports, by the version of its request."""
 
-    DEFAULT_ERROR = "knows INVALID_TXN_STATE only"
-    GENERIC_ERROR_SUPPORTED = "knows TRANSACTION_ABORTABLE"
-    ADD_PARTITION = "speaks transactions v2"
+    DEFAULT_ERROR = "supports INVALID_TXN_STATE only"
+    GENERIC_ERROR_SUPPORTED = "supports TRANSACTION_ABORTABLE"
+    ADD_PARTITION = "supports transactions v2"
 
     @property
     def adds(self) -> bool:

@@ -13,6 +13,7 @@ from ottla.cli.doctor.findings import Finding, error, ok, warning
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, check
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.marker_groups import is_marker_group
 
 CLOCK_MS = 5_000
 DISK_SHARE = 0.10
@@ -106,8 +107,9 @@ def _brokers(cluster: Cluster) -> Iterator[Finding]:
 
 def _settings(cluster: Cluster) -> Iterator[Finding]:
     """Properties of each broker's file that Kafka does not know: a typing mistake, or a setting of a different product."""
-    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.env.config.load import unknown_lines
+    from ottla.model.config_source import ConfigSource
 
     for broker in cluster.describe("describeCluster").brokers:
         node = str(broker.node_id)
@@ -214,7 +216,8 @@ def _groups(cluster: Cluster, limit: int) -> Iterator[Finding]:
     from ottla.client.groups import committed_offsets, consumer_groups
     from ottla.client.offsets import end_offsets
 
-    for group in consumer_groups(cluster)[:200]:
+    groups = [group for group in consumer_groups(cluster) if not is_marker_group(group.group_id)]
+    for group in groups[:200]:
         if group.group_state in {"PreparingRebalance", "CompletingRebalance"}:
             yield warning(
                 "group-rebalancing",

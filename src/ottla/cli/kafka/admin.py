@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ottla.cli.kafka.options import Option, OptionError, Options
 from ottla.client.cluster import Cluster
@@ -96,11 +96,14 @@ def include_pattern(text: str) -> re.Pattern[str]:
         raise ValueError(f"{text} is an invalid regex.") from None
 
 
-def padded_row(cells: Sequence[object], widths: Sequence[int]) -> str:
-    """Java's "%-15s %-10s ...": cells on the left of their columns, longer ones push the others."""
-    return " ".join(f"{cell!s:<{width}}" for cell, width in zip(cells, widths, strict=True))
-
-
 def java_list(items: Iterable[object]) -> str:
     """As Java prints a List: [1, 2]."""
     return "[" + ", ".join(map(str, items)) + "]"
+
+
+def command_properties_or_usage(options: Options) -> dict[str, str]:
+    """Prints the help and the reason if Java's parser would refuse the file."""
+    try:
+        return command_properties(options)
+    except ValueError as reason:
+        options.usage(str(reason))

@@ -22,7 +22,6 @@ from ottla.client.configs import (
     SET,
     Change,
     ConfigResourceType,
-    ConfigSource,
     alter_configs,
     describe_configs,
     list_config_resources,
@@ -30,6 +29,7 @@ from ottla.client.configs import (
 from ottla.client.errors import ClientError, java_name
 from ottla.client.settings import load_properties
 from ottla.client.topics import list_topics
+from ottla.model.config_source import ConfigSource
 from ottla.model.errors import KafkaError
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.describe_configs_response import DescribeConfigsResourceResult

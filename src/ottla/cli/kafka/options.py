@@ -104,9 +104,6 @@ class Options:
     def integer(self, name: str) -> int | None:
         return _as_integer(name, self.value(name))
 
-    def integers(self, name: str) -> list[int]:
-        return [number for text in self.values(name) if (number := _as_integer(name, text)) is not None]
-
     # ----------------------------------------------------------------------------------------------- checks
 
     def require(self, *names: str) -> None:

@@ -9,7 +9,7 @@ from ottla.cli.kafka.admin import (
     COMMAND_CONFIG,
     REFUSED,
     ClientNotMade,
-    command_properties,
+    command_properties_or_usage,
     open_cluster,
 )
 from ottla.cli.kafka.consumer_groups import print_error, topic_partitions
@@ -56,20 +56,15 @@ _STATES = {"empty": "Empty", "stable": "Stable", "dead": "Dead"}
 _FAILED = "Executing share group command failed due to"
 
 
-def _command_properties(options: Options) -> dict[str, str]:
-    """Prints the help and the reason if Java's parser would refuse the file."""
-    try:
-        return command_properties(options)
-    except ValueError as reason:
-        options.usage(str(reason))
-
-
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, "This tool helps to list, describe, reset and delete share groups.")
         options.require("bootstrap-server")
         _check(options)
-        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **_command_properties(options)}
+        properties = {
+            "default.api.timeout.ms": options.value("timeout") or "30000",
+            **command_properties_or_usage(options),
+        }
         try:
             with open_cluster(options.required("bootstrap-server"), properties) as cluster:
                 return _act(cluster, options)

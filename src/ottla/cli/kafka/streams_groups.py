@@ -11,7 +11,7 @@ from ottla.cli.kafka.admin import (
     COMMAND_CONFIG,
     REFUSED,
     ClientNotMade,
-    command_properties,
+    command_properties_or_usage,
     open_cluster,
 )
 from ottla.cli.kafka.consumer_groups import print_error
@@ -57,14 +57,6 @@ _INTERNAL = re.compile(
 _STATES = {name.lower(): name for name in ("Dead", "Stable", "Assigning", "Empty", "Reconciling", "NotReady")}
 
 
-def _command_properties(options: Options) -> dict[str, str]:
-    """Prints the help and the reason if Java's parser would refuse the file."""
-    try:
-        return command_properties(options)
-    except ValueError as reason:
-        options.usage(str(reason))
-
-
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, "This tool helps to list, or describe streams groups.")
@@ -74,7 +66,10 @@ def main(arguments: list[str]) -> int:
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or --delete-offsets.",
         )
         _check_offsets(options)
-        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **_command_properties(options)}
+        properties = {
+            "default.api.timeout.ms": options.value("timeout") or "30000",
+            **command_properties_or_usage(options),
+        }
         with open_cluster(options.required("bootstrap-server"), properties) as cluster:
             if options.has("reset-offsets") or options.has("delete-offsets"):
                 return _change_offsets(cluster, options, arguments)

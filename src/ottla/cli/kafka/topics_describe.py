@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.cli.kafka.options import Options
 from ottla.client.cluster import Cluster
-from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+from ottla.client.configs import ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError
 from ottla.client.groups import hash_order
 from ottla.client.topics import (
@@ -17,6 +17,7 @@ from ottla.client.topics import (
     list_reassignments,
     list_topics,
 )
+from ottla.model.config_source import ConfigSource
 from ottla.model.errors import KafkaError
 from ottla.model.ids import ZERO_UUID, uuid_from_str, uuid_to_str
 from ottla.protocol.generated.describe_configs_response import DescribeConfigsResourceResult

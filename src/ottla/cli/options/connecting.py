@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.options.output_format import output_option
+
 if TYPE_CHECKING:
     from ottla.cli.options.profiles import Profile
     from ottla.client.cluster import Cluster
@@ -72,14 +74,7 @@ def connected(command: Command) -> Command:
     """Adds what `located` adds, --registry and -o; the command is called with `target` first."""
 
     @click.option("--registry", metavar="URL", help="URL of the schema registry.  [env: OTTLA_REGISTRY]")
-    @click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json", "yaml"]),
-        default="table",
-        show_default=True,
-        help="Format of the output.",
-    )
+    @output_option("table", "json", "yaml")
     @functools.wraps(command)
     def wrapped(where: Profile, /, registry: str | None, output: str, **arguments: Any) -> Any:
         with one_line_errors(where, _what(arguments)):

@@ -39,8 +39,8 @@ def run_options(command: Command) -> Command:
         click.option("--py-files", multiple=True, metavar="FILE", help="More .py or .zip files for the "
         "executors; may be repeated."),
         click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),
-        click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Most records in a "
-        "micro-batch (default: no limit)."),
+        click.option("--max-offsets-per-trigger", type=click.IntRange(0), help="Most records in a "
+        "micro-batch (default: 5,000,000; 0: no limit)."),
         click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
         "records may be duplicated after a failure."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),

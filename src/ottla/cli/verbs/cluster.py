@@ -16,6 +16,7 @@ import click
 
 from ottla.cli.options.combinations import refuse_together
 from ottla.cli.options.connecting import located
+from ottla.cli.options.output_format import output_option
 
 if TYPE_CHECKING:
     from ottla.cli.options.profiles import Profile
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.reassignments import ClusterView
 
-_output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+_output = output_option("table", "json")
 _at_once = click.option(
     "--at-once", default=20, show_default=True, help="Number of partitions that move at the same time."
 )

@@ -34,7 +34,8 @@ def config() -> None:
 def show_(target: Target, kind: str, name: str, everything: bool) -> None:  # noqa: FBT001 - click passes flags so
     """Show the settings of a topic, broker, group or client-metrics resource."""
     from ottla.cli.terminal.output import show
-    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
+    from ottla.model.config_source import ConfigSource
 
     with target.cluster() as cluster:
         configs = describe_configs(cluster, ConfigResourceType[kind.upper().replace("-", "_")], [name], synonyms=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.connecting import connected
+from ottla.model.marker_groups import is_marker_group
 from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ def group() -> None:
 
 
 @group.command("list")
+@click.option("--all", "all_groups", is_flag=True, help="List the groups of exactly-once writes too.")
 @connected
-def list_(target: Target) -> None:
-    """List all groups, with type and state."""
+def list_(target: Target, all_groups: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """List groups, with type and state."""
     from ottla.cli.terminal.output import show
     from ottla.client.groups import list_groups
 
@@ -41,6 +43,7 @@ def list_(target: Target) -> None:
                 "protocol": group_row.protocol_type,
             }
             for group_row in sorted(list_groups(cluster), key=lambda group_row: group_row.group_id)
+            if all_groups or not is_marker_group(group_row.group_id)
         ]
     show(rows, target.output)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.combinations import refuse_together
+from ottla.cli.options.output_format import output_option
 from ottla.cli.options.pipeline_options import STATE, SUFFIX, pairs, pick, run_options, version
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_access, web_options
 from ottla.model.peer_text import visible
@@ -177,14 +178,7 @@ def stop(name: str, state: str | None) -> None:
 
 @pipeline.command()
 @click.argument("name")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+@output_option("table", "json")
 @STATE
 def status(name: str, output: str, state: str | None) -> None:
     """Show rows, rates, lag, state size and errors of a started pipeline."""
@@ -212,14 +206,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 @pipeline.command("list")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+@output_option("table", "json")
 @STATE
 def list_(output: str, state: str | None) -> None:
     """List the pipelines that were started with this state directory."""
@@ -236,9 +223,7 @@ def list_(output: str, state: str | None) -> None:
 @pipeline.command()
 @click.argument("file")
 @click.option("--name", help="Use only the pipeline of this name.")
-@click.option(
-    "-o", "--output", type=click.Choice(["svg", "json"]), default="svg", show_default=True, help="Format of the output."
-)
+@output_option("svg", "json")
 def graph(file: str, name: str | None, output: str) -> None:
     """Draw the graph of steps, topics and tables as SVG."""
     from ottla.pipelines.graph import graph as as_json

@@ -12,6 +12,7 @@ import click
 
 from ottla.cli.options.combinations import is_set
 from ottla.cli.options.connecting import one_line_errors
+from ottla.cli.options.output_format import output_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
@@ -27,14 +28,7 @@ _TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF
 @click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]")
 @click.option("--user", envvar="OTTLA_REGISTRY_USER", metavar="NAME:PASSWORD", help="Basic authentication.")
 @click.option("--ca", help="PEM certificates to trust for https.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+@output_option("table", "json")
 @click.pass_context
 def schema(
     context: click.Context, url: str | None, profile: str | None, user: str | None, ca: str | None, output: str

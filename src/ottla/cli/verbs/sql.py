@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connecting import located
+from ottla.cli.options.output_format import output_option
 
 if TYPE_CHECKING:
     from ottla.cli.options.profiles import Profile
@@ -29,14 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-records", type=click.IntRange(1), help="Read only this number of the newest records of each partition."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+@output_option("table", "json", "csv")
 def sql(
     where: Profile,
     query: str,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     "--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between updates."
 )
 @click.option("--count", default=0, help="Stop after this number of updates; 0 runs until Ctrl-C.")
-def top(where: Profile, every: float, count: int) -> None:
+@click.option("--all", "all_groups", is_flag=True, help="Show the groups of exactly-once writes too.")
+def top(where: Profile, every: float, count: int, all_groups: bool) -> None:  # noqa: FBT001 - click passes flags so
     r"""Show brokers, the busiest topics and the groups with the largest lag, live.
 
     \b
@@ -48,7 +49,7 @@ def top(where: Profile, every: float, count: int) -> None:
             Live(auto_refresh=False, screen=sys.stdout.isatty() and not count) as live,
         ):
             while True:
-                snapshot = collect(cluster)
+                snapshot = collect(cluster, marker_groups=all_groups)
                 history.add(snapshot)
                 live.update(screen(snapshot, history), refresh=True)
                 looks += 1

@@ -9,6 +9,7 @@ import click
 
 from ottla.cli.options.connecting import connected
 from ottla.cli.verbs.forget import forget
+from ottla.model.marker_groups import MARKER_TOPIC
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
@@ -59,7 +60,7 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
                 "under-replicated": sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
             }
             for topic in list_topics(cluster)
-            if internal or not topic.is_internal
+            if internal or not (topic.is_internal or topic.name == MARKER_TOPIC)
         ]
     show(rows, target.output, ("topic", "partitions", "replicas", "under-replicated"))
 
@@ -70,9 +71,10 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
 def describe(target: Target, name: str) -> None:
     """Show the partitions of a topic, their sizes, and the settings that differ from the defaults."""
     from ottla.cli.terminal.output import show, show_tree
-    from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+    from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.client.offsets import end_offsets
     from ottla.client.topics import describe_topics
+    from ottla.model.config_source import ConfigSource
     from ottla.model.ids import uuid_to_str
 
     with target.cluster() as cluster:

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
+_mechanism = click.option(
+    "--mechanism",
+    type=click.Choice(MECHANISMS),
+    default="SCRAM-SHA-512",
+    show_default=True,
+    help="SCRAM mechanism of the credential.",
+)
+
+
 @click.group()
 def user() -> None:
     r"""Users that log in with a password (SCRAM).
@@ -48,13 +57,7 @@ def list_(target: Target) -> None:
 
 @user.command()
 @click.argument("name")
-@click.option(
-    "--mechanism",
-    type=click.Choice(MECHANISMS),
-    default="SCRAM-SHA-512",
-    show_default=True,
-    help="SCRAM mechanism of the credential.",
-)
+@_mechanism
 @click.option(
     "--iterations", type=click.IntRange(4096, 16384), default=8192, show_default=True, help="Rounds of the SCRAM hash."
 )
@@ -71,13 +74,7 @@ def add(target: Target, name: str, mechanism: str, iterations: int, password: st
 
 @user.command()
 @click.argument("name")
-@click.option(
-    "--mechanism",
-    type=click.Choice(MECHANISMS),
-    default="SCRAM-SHA-512",
-    show_default=True,
-    help="SCRAM mechanism of the credential.",
-)
+@_mechanism
 @connected
 def remove(target: Target, name: str, mechanism: str) -> None:
     """Delete a credential of a user."""

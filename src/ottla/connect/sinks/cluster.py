@@ -56,6 +56,10 @@ class ClusterSink(RecordSink):
     def reached(self, application: str) -> int | None:
         return self._attempt(application).reached()
 
+    def keep(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.keep()
+
     def close(self) -> None:
         self._open.close()
 

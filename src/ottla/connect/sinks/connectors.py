@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ottla.connect.config import absolute, flag, need, words
+from ottla.connect.config import flag, need, words
 from ottla.connect.connector import Sink
+from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import TableSink, Work
 from ottla.model.user_error import UserError
 
@@ -31,7 +32,8 @@ class SqlSinkConnector(_TableSinkConnector):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        from ottla.connect.sinks.sql import SqlSink, connection_url, quoted, table_parts
+        from ottla.connect.databases import quoted, table_parts
+        from ottla.connect.sinks.sql import SqlSink, connection_url
 
         table = config.get("table.name.format", "${topic}")
         if "${topic}" in table and len(words(config, "topics")) > 1:

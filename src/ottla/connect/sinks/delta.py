@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.connect.locations import locate
 from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
 from ottla.model.user_error import UserError
 
@@ -24,14 +25,15 @@ class DeltaSink:
         storage_options: dict[str, str] | None = None,
     ) -> None:
         need_extra("deltalake")
-        self.uri = uri
+        location = locate(uri)
+        self.uri = location.uri
         self._keys = list(keys)
         self._partition_by = list(partition_by)
-        self._storage_options = storage_options
+        self._storage_options = {**location.storage_options(), **(storage_options or {})}
 
     def put(self, rows: pa.Table, work: Work) -> bool:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         there = DeltaTable.is_deltatable(self.uri, storage_options=self._storage_options)
         table = DeltaTable(self.uri, storage_options=self._storage_options) if there else None
@@ -41,7 +43,7 @@ class DeltaSink:
                 return False
             there_schema = pa.schema(table.schema().to_arrow())
             rows = of_known_types(rows, there_schema)
-            self._check(there_schema, rows.schema)
+            check_kinds(self.uri, there_schema, rows.schema)
         else:
             rows = of_known_types(rows)
         properties = CommitProperties(
@@ -62,21 +64,11 @@ class DeltaSink:
             else:
                 self._merge(table, last_of_each(rows, self._keys), properties)
         except (DeltaError, OSError) as problem:
+            last = self.reached(work.application) if isinstance(problem, CommitFailedError) else None
+            if last is not None and last >= work.version:
+                return False  # another attempt at the same work was faster
             raise UserError(f"the Delta table {self.uri} was not written: {problem}") from problem
         return True
-
-    def _check(self, there: pa.Schema, coming: pa.Schema) -> None:
-        """delta-rs casts what it can, a number into a list even; a column keeps its kind here."""
-        for field in coming:
-            index = there.get_field_index(field.name)
-            if index < 0:
-                continue
-            kind, mine = _kind(there.field(index).type), _kind(field.type)
-            if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
-                raise UserError(
-                    f"the Delta table {self.uri} was not written: its column {field.name} is "
-                    f"{there.field(index).type}, the rows have {field.type}; cast it, or write to a new table"
-                )
 
     def reached(self, application: str) -> int | None:
         from deltalake import DeltaTable
@@ -110,6 +102,20 @@ class DeltaSink:
         return
 
 
+def check_kinds(uri: str, there: pa.Schema, coming: pa.Schema) -> None:
+    """delta-rs casts what it can, a number into a list even; a column keeps its kind here."""
+    for field in coming:
+        index = there.get_field_index(field.name)
+        if index < 0:
+            continue
+        kind, mine = _kind(there.field(index).type), _kind(field.type)
+        if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
+            raise UserError(
+                f"the Delta table {uri} was not written: its column {field.name} is {there.field(index).type}, the rows "
+                f"have {field.type}; cast it, or write to a new table"
+            )
+
+
 def _kind(kind: pa.DataType) -> str:
     """Types of one kind take each other's values; nested ones must be the same."""
     for name in ("integer", "floating", "boolean", "timestamp", "date", "decimal", "null"):
@@ -125,8 +131,9 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
+    location = locate(uri)
     try:
-        table = DeltaTable(uri, storage_options=storage_options)
+        table = DeltaTable(location.uri, storage_options={**location.storage_options(), **(storage_options or {})})
     except TableNotFoundError:
         raise UserError(f"there is no Delta table at {uri}") from None
     notes = next((entry for entry in table.history() if any(name.startswith("ottla.") for name in entry)), {})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.connect.locations import locate
 from ottla.connect.sinks.base import Work, need_extra, of_known_types, without_deleted
 from ottla.model.user_error import UserError
 
@@ -21,9 +22,7 @@ class IcebergSink:
         if not namespace or not name:
             raise UserError(f"an Iceberg table is NAMESPACE.NAME, not {table!r}")
         self._name = table
-        self._catalog = SqlCatalog(
-            "ottla", uri=catalog_uri, warehouse=f"file://{warehouse}" if "://" not in warehouse else warehouse
-        )
+        self._catalog = SqlCatalog("ottla", uri=catalog_uri, **locate(warehouse).iceberg_properties())
         self._catalog.create_namespace_if_not_exists(namespace)
 
     def put(self, rows: pa.Table, work: Work) -> bool:

@@ -11,11 +11,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.connect.locations import locate
 from ottla.connect.sinks.base import Work, of_known_types, without_deleted
 from ottla.model.user_error import UserError
 from ottla.system.files import sync_all
@@ -24,20 +25,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_store(uri: str) -> tuple[Any, str]:
-    """A pyarrow file system and the path in it, for a folder or `s3://bucket/path?endpoint=http://host:port`."""
-    from pyarrow import fs
-
-    parts = urlsplit(uri)
-    if parts.scheme != "s3":
-        return fs.LocalFileSystem(), os.path.abspath(uri.removeprefix("file://"))
-    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    endpoint = urlsplit(query["endpoint"]) if "endpoint" in query else None
-    store = fs.S3FileSystem(
-        region=query.get("region", os.environ.get("AWS_REGION", "us-east-1")),
-        endpoint_override=endpoint.netloc if endpoint else None,
-        scheme=endpoint.scheme if endpoint else "https",
-    )
-    return store, f"{parts.netloc}{parts.path}".rstrip("/")
+    """A pyarrow file system and the path in it."""
+    return locate(uri).file_system()
 
 
 class ParquetSink:
@@ -91,7 +80,7 @@ class ParquetSink:
         ]
         by_folder: dict[str, list[int]] = {}
         for number, values in enumerate(zip(*columns, strict=True)):
-            folder = "/".join(_folder(name, value) for name, value in zip(self._partition_by, values, strict=True))
+            folder = "/".join(hive_folder(name, value) for name, value in zip(self._partition_by, values, strict=True))
             by_folder.setdefault(folder, []).append(number)
         stored_columns = rows.drop_columns([name for name in self._partition_by if name in rows.column_names])
         return [(f"{self._root}/{folder}", stored_columns.take(numbers)) for folder, numbers in by_folder.items()]
@@ -109,7 +98,7 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _folder(name: str, value: Any) -> str:
+def hive_folder(name: str, value: Any) -> str:
     """Escapes a value to exactly one folder: a slash would make two folders, and two dots would leave the table."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     folder_value = _NO_VALUE if value is None or text == "" else quote(text, safe=" ")

@@ -18,6 +18,8 @@ from ottla.connect.sources.identity import HEAD_BYTES, both, head, identity
 from ottla.connect.sources.records import FORMATS, records
 from ottla.model.user_error import UserError
 
+_MOST_BYTES = 64 << 20
+"""Of the values of one poll, about: 5,000 rows of a file of 1 KB may be 5 GB."""
 _KEPT = 1000
 """Places of so many files are kept after the files are gone: they may come back."""
 
@@ -39,6 +41,8 @@ class FileSource(Source):
         self._take_last = last == "take"
         self._open: tuple[str, Iterator[tuple[Any, int]], int] | None = None
         """The file in whose middle the last poll ended."""
+        self._room = _MOST_BYTES
+        """Bytes that this poll may still take."""
         self._quiet: dict[str, tuple[str, int, int]] = {}
         """Files that had nothing new, as they were then: identity, size and time."""
 
@@ -46,8 +50,9 @@ class FileSource(Source):
         places: Place = dict(after or {})
         names = {_which(place_name): place_name for place_name in places}
         changes: list[Change] = []
+        self._room = _MOST_BYTES
         for path in self._files(places, names):
-            if len(changes) >= self._most:
+            if len(changes) >= self._most or self._room <= 0:
                 break
             try:
                 changes += self._read(path, places, names, self._most - len(changes))
@@ -96,7 +101,8 @@ class FileSource(Source):
         for value, behind in rows:
             changes.append(Change(topic=self._topic, value=value))
             begin = behind
-            if len(changes) >= most:
+            self._room -= _weight(value)
+            if len(changes) >= most or self._room <= 0:
                 self._open = name, rows, begin
                 break
         if changes:
@@ -116,6 +122,21 @@ class FileSource(Source):
         shorter = self._format != "parquet" and size < at
         changed = bool(noted) and head(path, int(noted[0])) != tuple(noted)
         return 0 if shorter or changed else int(at)
+
+
+def _weight(value: Any) -> int:
+    """About the bytes of a value in memory."""
+    weight, stack = 0, [value]
+    while stack:
+        part = stack.pop()
+        weight += 64
+        if isinstance(part, str | bytes):
+            weight += len(part)
+        elif isinstance(part, dict):
+            stack += part.values()
+        elif isinstance(part, list):
+            stack += part
+    return weight
 
 
 def _which(place_name: str) -> str:

@@ -10,12 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.sql import connect_sql, database_errors, first_line, quoted, quoted_table
+from ottla.connect.databases import Dialect, connect_sql, database_errors, quoted, quoted_table, reason_of
 from ottla.model.user_error import UserError
 
-_TYPE_OF = (
-    "select format_type(atttypid, -1) from pg_attribute where attrelid = $1::text::regclass and attname = $2::text"
-)
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
 
@@ -27,7 +24,7 @@ def read_table(uri: str, table: str) -> pa.Table:
             cursor.execute(f"select * from {quoted_table(table)}")  # noqa: S608 - a quoted name
             return cursor.fetch_arrow_table()
     except database_errors() as problem:
-        raise UserError(f"the table {table} cannot be read: {first_line(problem)}") from problem
+        raise UserError(f"the table {table} cannot be read: {reason_of(problem)}") from problem
     finally:
         connection.close()
 
@@ -65,7 +62,7 @@ def read_after(
             if mode == "timestamp" and rows.num_rows == limit:
                 rows = _whole_times(cursor, table, names[0], rows, marks[0])
     except database_errors() as problem:
-        raise UserError(f"the table {table} cannot be read: {first_line(problem)}") from problem
+        raise UserError(f"the table {table} cannot be read: {reason_of(problem)}") from problem
     finally:
         connection.close()
     if rows.num_rows == 0:
@@ -87,17 +84,17 @@ def _whole_times(cursor: Any, table: str, column: str, rows: pa.Table, mark: str
     return pa.concat_tables([rows.slice(0, before), cursor.fetch_arrow_table()], promote_options="permissive")
 
 
-def _marks(cursor: Any, table: str, names: list[str], dialect: str) -> list[str]:
+def _marks(cursor: Any, table: str, names: list[str], dialect: Dialect) -> list[str]:
     """What stands for each value. PostgreSQL compares no time with the text that a place is kept as: it is cast there."""
-    if dialect != "postgresql":
-        return ["?"] * len(names)
+    if not dialect.type_of:
+        return [dialect.bound(number + 1) for number in range(len(names))]
     casts = []
     for number, name in enumerate(names):
-        cursor.execute(_TYPE_OF, (quoted_table(table), name))
+        cursor.execute(dialect.type_of, (quoted_table(table), name))
         row = cursor.fetchone()
         if row is None:
             raise UserError(f"the table {table} has no column {name}")
-        casts.append(f"cast(${number + 1}::text as {row[0]})")
+        casts.append(f"cast(cast({dialect.bound(number + 1)} as text) as {row[0]})")
     return casts
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ottla.connect.config import need, number, words
 from ottla.connect.connector import Change, Place, Source
-from ottla.connect.sinks.sql import connection_url, table_parts
+from ottla.connect.databases import table_parts
+from ottla.connect.sinks.sql import connection_url
 from ottla.connect.sources.sql import MODES, read_after
 from ottla.model.user_error import UserError
 

@@ -115,7 +115,9 @@ class ActingUsers:
 
     async def _make(self, name: str) -> Acting:
         if name in (*_NOBODY, self._own_name):
-            raise ConsoleError(f"the console does not act as User:{name}: that is no person's name", status=403)
+            raise ConsoleError(
+                f"the console does not act as User:{name}: only the name of a person can be used", status=403
+            )
         try:
             token = await self._own.ask(lambda cluster: create_token(cluster, name))
         except ConsoleError as error:

@@ -14,6 +14,7 @@ from ottla.console.cluster.offsets import leader_offsets
 from ottla.console.cluster.snapshot import BrokerRow, ClusterSnapshot, GroupRow, Partition, PartitionRow, TopicRow
 from ottla.model.errors import KafkaError
 from ottla.model.ids import uuid_to_str
+from ottla.model.marker_groups import MARKER_TOPIC, is_marker_group
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse
 from ottla.protocol.generated.metadata_response import MetadataResponse
@@ -22,8 +23,11 @@ from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 Result = TypeVar("Result")
 
 
-def collect(cluster: Cluster) -> ClusterSnapshot:
-    """Raises an error only if the metadata cannot be read; `problems` lists every other failed call."""
+def collect(cluster: Cluster, *, marker_groups: bool = False) -> ClusterSnapshot:
+    """Raises an error only if the metadata cannot be read; `problems` lists every other failed call.
+
+    Groups that hold markers of exactly-once writes are left out without `marker_groups`: their offsets are no positions.
+    """
     started = time.monotonic()
     problems: list[str] = []
     metadata = cluster.describe("metadata", None)
@@ -39,7 +43,7 @@ def collect(cluster: Cluster) -> ClusterSnapshot:
     sizes: dict[tuple[int, Partition], int] = {}
     brokers = [_with_log_dirs(problems, cluster, row, sizes) for row in brokers]
     answering = [row.id for row in brokers if row.answers]
-    groups = _try(problems, "groups", lambda: _groups(cluster, answering)) or {}
+    groups = _try(problems, "groups", lambda: _groups(cluster, answering, marker_groups=marker_groups)) or {}
     topics = _topics(metadata, starts, ends, sizes)
     return ClusterSnapshot(
         taken_ms=int(time.time() * 1000),
@@ -86,7 +90,8 @@ def _topics(
             )
             for row in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         )
-        topics[name] = TopicRow(name=name, id=uuid_to_str(topic.topic_id), internal=topic.is_internal, partitions=rows)
+        internal = topic.is_internal or name == MARKER_TOPIC
+        topics[name] = TopicRow(name=name, id=uuid_to_str(topic.topic_id), internal=internal, partitions=rows)
     return topics
 
 
@@ -119,8 +124,8 @@ def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition
     return replace(row, size=total, disk_total=disk_total, disk_free=disk_free, offline_dirs=tuple(offline))
 
 
-def _groups(cluster: Cluster, brokers: list[int]) -> dict[str, GroupRow]:
-    rows = {row.id: row for row in list_groups(cluster, brokers)}
+def _groups(cluster: Cluster, brokers: list[int], *, marker_groups: bool) -> dict[str, GroupRow]:
+    rows = {row.id: row for row in list_groups(cluster, brokers) if marker_groups or not is_marker_group(row.id)}
     with_offsets = [row for row in rows.values() if row.kind in ("classic", "consumer", "streams")]
     for group_id, committed in committed_offsets(cluster, with_offsets).items():
         rows[group_id] = replace(rows[group_id], committed=committed)

@@ -65,7 +65,9 @@ def parse_time_ms(text: str, now: datetime | None = None) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConsoleError(f"{text!r} is no time: write -10m, 2026-01-31, 2026-01-31 12:30 or milliseconds") from None
+        raise ConsoleError(
+            f"{text!r} is not a time: write -10m, 2026-01-31, 2026-01-31 12:30 or milliseconds"
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
@@ -75,7 +77,7 @@ def _offset(text: str) -> int:
     try:
         offset = int(text)
     except ValueError:
-        raise ConsoleError(f"{text!r} is no offset: write a whole number") from None
+        raise ConsoleError(f"{text!r} is not an offset: write a whole number") from None
     if offset < 0:
         raise ConsoleError("an offset is 0 or more")
     return offset

@@ -51,7 +51,7 @@ def records(
             chosen = [message for message in messages if predicate is None or predicate(message)][:left]
             left -= len(chosen)
             if chosen:
-                yield [from_message(message) for message in chosen]
+                yield [from_message(message, None) for message in chosen]
 
 
 def as_csv(batches: Iterator[list[BrowsedRecord]]) -> Iterator[bytes]:

@@ -91,7 +91,7 @@ def parse_path(condition: str) -> tuple[list[str | int], Callable[[Any], bool]]:
     condition_match = _CONDITION.match(condition)
     operand = "" if condition_match is None else condition[condition_match.end() :].strip()
     if condition_match is None or (operand and condition_match["test"] is None):
-        raise ConsoleError(f"{condition!r} is no path: write $.user.id == 7, $.name ~ part or $.error")
+        raise ConsoleError(f"{condition!r} is not a path: write $.user.id == 7, $.name ~ part or $.error")
     steps: list[str | int] = []
     text, position = condition_match["path"], 0
     while position < len(text):

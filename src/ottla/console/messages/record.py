@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+SHOWN_HEADERS = 200
+"""Of one record, on a page. A record of 1 MB may have half a million headers."""
 TIMESTAMP_KINDS = {1: "CreateTime", 2: "LogAppendTime"}
 
 
@@ -19,6 +21,8 @@ class BrowsedRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+    more_headers: int = 0
+    """Headers of the record that are left out."""
 
     @property
     def size(self) -> int:
@@ -29,9 +33,10 @@ class BrowsedRecord:
         return time_text(self.timestamp_ms)
 
 
-def from_message(message: Any) -> BrowsedRecord:
-    """Of a confluent_kafka.Message that is not an error."""
+def from_message(message: Any, max_headers: int | None = SHOWN_HEADERS) -> BrowsedRecord:
+    """Of a confluent_kafka.Message that is not an error. `max_headers` None: all headers."""
     kind, timestamp_ms = message.timestamp()
+    headers = message.headers() or ()
     return BrowsedRecord(
         message.topic(),
         message.partition(),
@@ -40,7 +45,8 @@ def from_message(message: Any) -> BrowsedRecord:
         TIMESTAMP_KINDS.get(kind, "none"),
         message.key(),
         message.value(),
-        tuple(message.headers() or ()),
+        tuple(headers[:max_headers]),
+        max(0, len(headers) - (len(headers) if max_headers is None else max_headers)),
     )
 
 

@@ -141,7 +141,7 @@ def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as
     if leaderless and not (as_far_as_led and len(leaderless) < len(indexes)):
         named = ", ".join(map(str, leaderless))
         raise ConsoleError(
-            f"Nobody leads partition {named} of {topic} now, so not all of it can be read. Choose another partition, "
+            f"No broker leads partition {named} of {topic} now, so the topic cannot be read completely. Choose another partition, "
             "or look at the brokers.",
             status=503,
         )

@@ -7,12 +7,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import Cluster
-from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
+from ottla.client.configs import DELETE, SET, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.errors import check
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.site import site_of
 from ottla.console.web import back, form, number, page_response, text
+from ottla.model.config_source import ConfigSource
 from ottla.protocol.generated.describe_quorum_request import (
     DescribeQuorumRequest,
     PartitionData,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.client.configs import ConfigResourceType, ConfigSource, describe_configs
+from ottla.client.configs import ConfigResourceType, describe_configs
 from ottla.console.cluster.gateway import Gateway
+from ottla.model.config_source import ConfigSource
 from ottla.protocol.generated.describe_configs_response import DescribeConfigsResourceResult
 
 _SOURCES: dict[int, str] = {

@@ -97,7 +97,7 @@ async def export(request: Request) -> Response:
     _, topic = await find(request)
     kind = parameters.get("format") or "jsonl"
     if kind not in WRITERS:
-        raise ConsoleError(f"{kind!r} is no format to export; one of {', '.join(WRITERS)}")
+        raise ConsoleError(f"{kind!r} is not an export format; use one of {', '.join(WRITERS)}")
     place, message_filter = place_of(parameters), filter_of(parameters)
     if place.begin == "newest":
         place = Place(begin="oldest", partitions=place.partitions)

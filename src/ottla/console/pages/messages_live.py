@@ -176,7 +176,7 @@ def _search(request: Request) -> Search:
     site = site_of(request)
     search = site.searches.get(request.path_params["search"], site.user.name)
     if search.topic != request.path_params["topic"]:
-        raise ConsoleError("this search is of another topic", status=404)
+        raise ConsoleError("this search reads a different topic", status=404)
     return search
 
 

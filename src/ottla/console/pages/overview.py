@@ -105,7 +105,8 @@ def _group_concerns(groups: dict[str, GroupRow], lags: dict[str, ReadLag]) -> li
     concern_list = []
     for name, lag in lags.items():
         href = f"/groups/{path_part(name)}"
-        if lag.records and groups[name].state == "Empty":
+        moves = lag.seconds is not None and lag.seconds <= _BEHIND_S and not lag.at_least
+        if lag.records and groups[name].state == "Empty" and not moves:  # pipelines and sinks commit without members
             concern_list.append(
                 Concern("warn", f"group {name} has {lag.records:,} records to read and no member", href)
             )

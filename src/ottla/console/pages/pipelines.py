@@ -27,7 +27,7 @@ _ACTIONS = ("start", "stop")
 def call(site: Site, method: str, path: str) -> Any:
     if not site.settings.pipelines_url:
         raise ConsoleError(
-            "The console was not told where pipelines are: run `ottla pipeline serve` and start it with --pipelines URL.",
+            "The console has no address of pipelines: run `ottla pipeline serve` and start the console with --pipelines URL.",
             status=404,
         )
     base, headers = upstream(site.settings.pipelines_url, "the pipelines")

@@ -32,7 +32,7 @@ async def change(request: Request) -> Response:
         raise ConsoleError("Say for whom: a user, a client id or an address.")
     name = text(form_data, "name")
     if name not in QUOTAS:
-        raise ConsoleError(f"{name!r} is no quota; one of {', '.join(QUOTAS)}")
+        raise ConsoleError(f"{name!r} is not a quota; use one of {', '.join(QUOTAS)}")
     value: float | None = None
     if text(form_data, "remove") != "yes":
         try:

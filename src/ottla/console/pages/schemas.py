@@ -18,7 +18,6 @@ from ottla.security.grants import SUBJECT
 
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
-_MOST_CONTEXT = 10_000
 
 
 async def show(request: Request) -> Response:
@@ -125,7 +124,7 @@ async def set_level(request: Request) -> Response:
     form_data = await form(request, "admin")
     site, subject, level = site_of(request), request.path_params["subject"], text(form_data, "level")
     if level not in LEVELS:
-        raise ConsoleError(f"{level!r} is no compatibility level")
+        raise ConsoleError(f"{level!r} is not a compatibility level")
     await site.gateway.in_thread(lambda: site.registry.call("PUT", "config", subject, body={"compatibility": level}))
     return back(f"/schemas/{path_part(subject)}", f"New versions must be {level}.")
 

@@ -6,12 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
+from ottla.client.configs import DELETE, SET, ConfigResourceType, alter_configs, describe_configs
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.site import site_of
 from ottla.console.web import back, form, page_response, text
+from ottla.model.config_source import ConfigSource
 
 
 def _first_answering(snapshot: ClusterSnapshot) -> str:

@@ -24,7 +24,7 @@ async def run(request: Request) -> Response:
     answer: QueryResult | None = None
     problem, started = "", time.monotonic()
     try:
-        answer = await site.gateway.in_thread(lambda: run_query(site, query))
+        answer = await site.gateway.in_export_thread(lambda: run_query(site, query))
     except ConsoleError as error:
         problem = error.message
     took = time.monotonic() - started

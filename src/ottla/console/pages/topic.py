@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client.configs import DELETE, SET, ConfigResourceType, ConfigSource, alter_configs, describe_configs
+from ottla.client.configs import DELETE, SET, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.offsets import delete_records
 from ottla.client.topics import create_partitions, delete_topic
 from ottla.console.cluster.snapshot import ClusterSnapshot, TopicRow
@@ -15,6 +15,7 @@ from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import back, form, number, page_response, text
+from ottla.model.config_source import ConfigSource
 from ottla.model.errors import KafkaError
 from ottla.model.quarantine import TOPIC_SETTING, quarantine_topic
 from ottla.security.grants import TOPIC

@@ -26,7 +26,7 @@
   });
 
   // Sorting: numbers by data-value or by what they say, text by the reader's language. A message and its details are one
-  // row. What was chosen is kept by the table's id, so that a part of the page that comes anew looks as it was left.
+  // row. What was chosen is kept by the table's id, so that a part of the page that comes again looks as before.
   const chosen = new Map();
   function sort(button) {
     const th = button.closest("th");

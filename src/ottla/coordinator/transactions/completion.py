@@ -94,7 +94,7 @@ class Completion:
         missing.difference_update(tp for tp, code in codes.items() if code is ErrorCode.NONE)
         if missing:
             reasons = sorted({codes[tp].name for tp in missing if tp in codes})
-            log.info("transaction.markers_missing", transactional_id=transactional_id, reasons=reasons)
+            log.info("transaction.markers_delayed", transactional_id=transactional_id, reasons=reasons)
             self._retry(transactional_id)
         else:
             self._finish(metadata)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from .broker.config import BrokerConfig, Layers
 from .describe import (
     ConfigRow,
-    ConfigSource,
     ConfigSynonym,
     describe_broker,
     describe_client_metrics,
@@ -40,7 +39,6 @@ __all__ = [
     "ClientMetricsConfig",
     "ConfigError",
     "ConfigRow",
-    "ConfigSource",
     "ConfigSynonym",
     "Endpoint",
     "GroupConfig",

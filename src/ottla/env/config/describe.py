@@ -7,10 +7,10 @@ here nor in a synonym.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.env.url_logins import has_login
+from ottla.model.config_source import ConfigSource
 
 from .broker.config import BrokerConfig, broker_synonyms, listener_base
 from .dynamic import dynamic
@@ -20,17 +20,6 @@ from .topic import TopicConfig
 from .values import BadValue, parse, render
 
 _OURS = "ottla."
-
-
-class ConfigSource(IntEnum):
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -73,12 +62,12 @@ def describe_cluster_default(config: BrokerConfig) -> list[ConfigRow]:
 
 def describe_topic(overrides: Mapping[str, str], config: BrokerConfig) -> list[ConfigRow]:
     """All settings of a topic with these overrides."""
-    return _overridden(TopicConfig.TABLE, overrides, config, ConfigSource.TOPIC_CONFIG)
+    return _overridden(TopicConfig.TABLE, overrides, config, ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
 
 def describe_group(overrides: Mapping[str, str], config: BrokerConfig) -> list[ConfigRow]:
     """All settings of a group with these overrides."""
-    return _overridden(GroupConfig.TABLE, overrides, config, ConfigSource.GROUP_CONFIG)
+    return _overridden(GroupConfig.TABLE, overrides, config, ConfigSource.DYNAMIC_GROUP_CONFIG)
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigRow]:
@@ -87,7 +76,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigRow]:
     for name, setting in ClientMetricsConfig.TABLE.items():
         text = overrides.get(name)
         value = render(setting.kind, setting.default if text is None else parse(setting, text))
-        synonyms = () if text is None else (ConfigSynonym(name, value, ConfigSource.CLIENT_METRICS_CONFIG),)
+        synonyms = () if text is None else (ConfigSynonym(name, value, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),)
         rows.append(_row(setting, name, value, synonyms, read_only=False))
     return rows
 
@@ -125,7 +114,7 @@ def _inherited_synonyms(
         return ()
     if setting.synonyms:
         return _layer_synonyms(config, setting.synonyms[0].name, sensitive=setting.kind is PASSWORD)
-    if source is ConfigSource.GROUP_CONFIG:
+    if source is ConfigSource.DYNAMIC_GROUP_CONFIG:
         default = render(setting.kind, setting.default)
         return (ConfigSynonym(setting.name, default, ConfigSource.DEFAULT_CONFIG),)
     return ()

@@ -23,8 +23,8 @@ OFFSET = "x-ottla-offset"
 _PAUSE_S = 0.2
 _MAX_ANSWER_BYTES = 64 << 20
 _UNTRUSTED = (
-    "The elected writer {url} is neither a listed nor a signed peer, so the request and its credentials are not sent there: "
-    "start every instance with the same --peer-secret-file, or with --peer URL for each of the others"
+    "The elected writer {url} is neither a listed nor a signed peer. The request and its credentials are not sent there. "
+    "Start every instance with the same --peer-secret-file, or with --peer URL for each other instance"
 )
 log = get_logger(__name__)
 

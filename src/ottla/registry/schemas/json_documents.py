@@ -185,7 +185,7 @@ class Side:
                     self.documents.dynamic(ref, self.home)
                 )  # fmt: skip
                 if not all(isinstance(schema, dict | bool) for schema, _ in target_schemas):
-                    raise SchemaProblem(f"{ref[:200]} is no schema")
+                    raise SchemaProblem(f"{ref[:200]} is not a schema")
                 return [Side(schema, home, self.documents) for schema, home in target_schemas]
         return []
 
@@ -222,11 +222,11 @@ def _joined(base: str, reference: str) -> str:
     try:
         return urljoin(base, reference)
     except ValueError as error:
-        raise SchemaProblem(f"{reference[:100]!r} is no address: {error}") from error
+        raise SchemaProblem(f"{reference[:100]!r} is not an address: {error}") from error
 
 
 def _without_fragment(reference: str) -> DefragResult:
     try:
         return urldefrag(reference)
     except ValueError as error:
-        raise SchemaProblem(f"{reference[:100]!r} is no address: {error}") from error
+        raise SchemaProblem(f"{reference[:100]!r} is not an address: {error}") from error

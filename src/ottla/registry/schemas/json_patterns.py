@@ -42,7 +42,7 @@ class Patterns:
             try:
                 validator = jsonschema_rs.Draft7Validator({"pattern": pattern}, pattern_options=OPTIONS)
             except ValueError as error:  # a name in patternProperties, which not every draft checks
-                raise SchemaProblem(f"{pattern[:100]!r} is no regular expression") from error
+                raise SchemaProblem(f"{pattern[:100]!r} is not a regular expression") from error
             self._compiled[pattern] = validator
         if validator.is_valid(name):
             return True

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ottla.registry.schemas.json_documents import Side
     from ottla.registry.schemas.json_rules import Comparison
 
-_FALSE: Any = False
 _TRUE: Any = True
 
 

@@ -47,7 +47,7 @@ def _check_depth(value: Any, budget: Budget, max_depth: int) -> None:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _integer(digits: str) -> int:

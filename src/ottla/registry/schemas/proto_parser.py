@@ -344,7 +344,7 @@ class _Parser:
     def _number(self) -> int:
         number = self._integer("the number of a field")
         if not 1 <= number <= _MAX_NUMBER or 19_000 <= number <= 19_999:
-            raise SchemaProblem(f"line {self._next.line}: {number} is no number for a field")
+            raise SchemaProblem(f"line {self._next.line}: {number} is not a valid field number")
         return number
 
     def _map_field(self) -> Field:
@@ -352,7 +352,7 @@ class _Parser:
         self._take("<")
         key = self._of("word", "the type of the keys")
         if key not in _KEY_TYPES:
-            raise SchemaProblem(f"line {self._next.line}: {key} is no type for the keys of a map")
+            raise SchemaProblem(f"line {self._next.line}: {key} cannot be the key type of a map")
         self._take(",")
         value = self._of("word", "the type of the values")
         self._take(">")

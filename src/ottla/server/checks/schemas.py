@@ -100,7 +100,7 @@ class RegistrySchemas:
         problem = loaded.validator(payload)
         if time.monotonic() - began <= limit_s:
             return problem
-        log.warning("schema.too_slow", schema=key.id, context=key.context, limit_ms=self.limits.batch_ms)
+        log.warning("schema.timed_out", schema=key.id, context=key.context, limit_ms=self.limits.batch_ms)
         self._ready.pop(key, None)
         self._forget(key, slow, _FORGET_SLOW_S)
         return slow
@@ -131,7 +131,7 @@ class RegistrySchemas:
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001 - a supervisor: whatever a foreign schema does, it is its records' error
-            log.warning("schema.unusable", schema=key.id, context=key.context, reason=repr(error)[:500])
+            log.warning("schema.rejected", schema=key.id, context=key.context, reason=repr(error)[:500])
             self._forget(key, f"its schema {key.id} cannot be used: {type(error).__name__}")
         else:
             self._missing.pop(key, None)

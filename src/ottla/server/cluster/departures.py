@@ -78,7 +78,7 @@ class Departures:
             if broker is None or broker.fenced or broker.epoch != broker_epoch or self._active_epoch() is None:
                 return
             if not await _anybody_there(broker):
-                log.warning("broker.gone", broker=broker_id, reason="its ports refuse connections")
+                log.warning("broker.disconnected", broker=broker_id, reason="its ports refuse connections")
                 self._fence(broker_id, broker_epoch)
                 return
 

@@ -42,9 +42,9 @@ class BrokerPeers:
             if client is not None:
                 response = await client.send(request, timeout_ms=self._config().request_timeout_ms)
         except NodeUnavailable as error:
-            log.info("peer.unavailable", broker=broker_id, reason=str(error))
+            log.info("peer.not_reached", broker=broker_id, reason=str(error))
         except Exception as error:  # without an answer the caller waits for ever: a transaction would not end
-            log.error("peer.unavailable", broker=broker_id, exc_info=error)
+            log.error("peer.not_reached", broker=broker_id, exc_info=error)
         done(response)
 
     def _client(self, broker_id: NodeId, api_key: int) -> NodeClient | None:

@@ -85,7 +85,7 @@ class Registration:
             code = ErrorCode(response.error_code)
             if code not in _PASSING or loop.time() >= deadline:
                 break
-            log.info("registration.waiting", reason=code.name)
+            log.info("registration.delayed", reason=code.name)
             await asyncio.sleep(RETRY_MS / 1000)
         self._check("broker", code)
         self.broker_epoch = response.broker_epoch

@@ -96,9 +96,9 @@ class Replication:
             try:
                 response = await self._controller.submit(request, None)
             except KafkaError as error:
-                log.info("controller.unavailable", request=type(request).__name__, reason=error.message)
+                log.info("controller.not_reached", request=type(request).__name__, reason=error.message)
             except Exception as error:  # without an answer the proposal waits for ever, and no ISR changes
-                log.error("controller.unavailable", request=type(request).__name__, exc_info=error)
+                log.error("controller.not_reached", request=type(request).__name__, exc_info=error)
             done(response)
 
         self._spawn(send())

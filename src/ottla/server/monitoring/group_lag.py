@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.coordinator.runtime import ShardState
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET
 from ottla.model.errors import KafkaError
+from ottla.model.marker_groups import is_marker_group
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.offset_timestamps import LATEST
@@ -127,6 +128,8 @@ class GroupLag:
                     continue
                 store = shard.machine.offsets
                 for group in store.group_ids():
+                    if is_marker_group(group):
+                        continue
                     for topic, offsets in store.topics(group).items():
                         topic_image = by_name.get(topic)
                         for index, committed in offsets.items() if topic_image is not None else ():

@@ -70,7 +70,12 @@ class TraceSender:
             except (OSError, urllib.error.URLError, HTTPException, ValueError) as error:
                 self._metrics.spans_dropped += len(spans)
                 if not self._failing:
-                    log.warning("traces.refused", endpoint=without_login(self._endpoint), reason=str(error))
+                    log.warning(
+                        "traces.refused",
+                        endpoint=without_login(self._endpoint),
+                        reason=str(error),
+                        spans_dropped=self._metrics.spans_dropped,
+                    )
                 self._failing = True
                 return
             self._failing = False

@@ -44,7 +44,6 @@ from ottla.server.up.single import (
 )
 from ottla.system.processes import own_command
 
-MAX_NODES = 100
 MAX_CONTROLLERS = 3
 MAX_FACTOR = 3
 START_SECONDS = 60.0

@@ -46,7 +46,7 @@ class Rebalance:
         self._context.timers.cancel(sync_key(group.group_id))
         initial = group.is_in(GroupState.EMPTY)
         group.transition_to(GroupState.PREPARING_REBALANCE, self._context.clock.time_ms())
-        log.info("group.rebalancing", group=group.group_id, generation=group.generation_id, reason=reason)
+        log.info("group.rebalance_started", group=group.group_id, generation=group.generation_id, reason=reason)
         if initial:
             delay_ms = self._context.settings.group_initial_rebalance_delay_ms
             self._wait_initially(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))

@@ -151,7 +151,7 @@ class Resolution:
                 pattern = Pattern(regex)
             except PatternError as error:
                 # A record of a server that accepts more expressions than this one: the expression matches nothing here.
-                log.warning("expression.invalid", expression=regex, reason=str(error))
+                log.warning("expression.rejected", expression=regex, reason=str(error))
                 self.topics[regex] = frozenset()
                 continue
             matches = set()

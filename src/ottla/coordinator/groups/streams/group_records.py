@@ -183,6 +183,6 @@ def _with_epochs(tasks: current.TaskIds, member_epoch: int) -> dict[int, int]:
     epochs = tasks.assignment_epochs
     if epochs is None or len(epochs) != len(tasks.partitions):
         if epochs:
-            log.error("tasks.epochs_unfit", subtopology=tasks.subtopology_id, epochs=len(epochs))
+            log.error("tasks.epochs_rejected", subtopology=tasks.subtopology_id, epochs=len(epochs))
         return dict.fromkeys(tasks.partitions, member_epoch)
     return dict(zip(tasks.partitions, epochs, strict=True))

@@ -212,10 +212,6 @@ class BrokerConfig(BrokerSettings):
         return Endpoints(protocols, listeners, advertised)
 
     @property
-    def broker_listeners(self) -> tuple[Endpoint, ...]:
-        return tuple(e for e in self.endpoints.listeners if e.listener_name not in self.controller_listener_names)
-
-    @property
     def controller_listeners(self) -> tuple[Endpoint, ...]:
         return tuple(e for e in self.endpoints.listeners if e.listener_name in self.controller_listener_names)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.runtime import lookout
-from ottla.runtime.lookout import Lookout
+from ottla.runtime import busy_poll
+from ottla.runtime.busy_poll import BusyPoll
 
 WINDOW_US = 200
 
@@ -41,11 +41,11 @@ class Loop(asyncio.AbstractEventLoop):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
-    monkeypatch.setattr(lookout, "monotonic", clock)
+    monkeypatch.setattr(busy_poll, "monotonic", clock)
     return clock
 
 
-def _requests(watched: Lookout, clock: Clock, gaps_us: list[int]) -> None:
+def _requests(watched: BusyPoll, clock: Clock, gaps_us: list[int]) -> None:
     for gap in gaps_us:
         clock.us += gap
         watched.on_small_request()
@@ -53,7 +53,7 @@ def _requests(watched: Lookout, clock: Clock, gaps_us: list[int]) -> None:
 
 def test_requests_that_come_one_upon_the_other(clock: Clock) -> None:
     loop = Loop()
-    watched = Lookout(loop, WINDOW_US)
+    watched = BusyPoll(loop, WINDOW_US)
     _requests(watched, clock, [5_000, 90, 90, 90])
     assert loop.would_sleep  # three of eight are chance
     _requests(watched, clock, [90])
@@ -72,12 +72,12 @@ def test_requests_that_come_one_upon_the_other(clock: Clock) -> None:
 
 def test_requests_at_leisure_are_not_looked_for(clock: Clock) -> None:
     loop = Loop()
-    watched = Lookout(loop, WINDOW_US)
+    watched = BusyPoll(loop, WINDOW_US)
     _requests(watched, clock, [90, 1_000, 1_000] * 50 + [201] * 1_000)
     assert loop.would_sleep
 
 
 def test_a_window_of_nothing_looks_for_nothing(clock: Clock) -> None:
     loop = Loop()
-    _requests(Lookout(loop, 0), clock, [0, 1] * 50)
+    _requests(BusyPoll(loop, 0), clock, [0, 1] * 50)
     assert loop.would_sleep

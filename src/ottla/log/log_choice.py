@@ -30,7 +30,7 @@ def unassigned(_partition: TopicPartition) -> Assignment:
     return NO_ASSIGNMENT
 
 
-class FoundLogs(NamedTuple):
+class LoadedLogs(NamedTuple):
     """Everything that was loaded for one partition."""
 
     logs: list[PartitionLog]
@@ -42,25 +42,25 @@ class Choice(NamedTuple):
     future: PartitionLog | None
     """A copy of `log`, or without one an orphan, which may be all that is left of the partition."""
     superseded: list[PartitionLog]
-    """All that these hold is in `log` too, or they are unfinished copies."""
+    """Logs whose records are all in `log` too, and unfinished copies."""
     contradicting: list[PartitionLog]
-    """Logs of another topic of the same name, or with records that `log` does not have."""
+    """Logs of a different topic with the same name, or with records that `log` does not have."""
 
 
-def choose(found: FoundLogs, assignment: Assignment) -> Choice:
-    log = max(found.logs, key=lambda each: _rank(each, assignment), default=None)
+def choose(loaded: LoadedLogs, assignment: Assignment) -> Choice:
+    log = max(loaded.logs, key=lambda log: _rank(log, assignment), default=None)
     superseded: list[PartitionLog] = []
     contradicting: list[PartitionLog] = []
-    for each in found.logs:
-        if each is not log and log is not None:
-            same = each.topic_id == log.topic_id and is_part_of(each, log)
-            (superseded if same else contradicting).append(each)
-    futures = sorted(found.futures, key=lambda each: _rank(each, assignment), reverse=True)
-    usable = [each for each in futures if _may_serve(each, log, assignment)]
+    for other in loaded.logs:
+        if other is not log and log is not None:
+            same = other.topic_id == log.topic_id and is_part_of(other, log)
+            (superseded if same else contradicting).append(other)
+    futures = sorted(loaded.futures, key=lambda log: _rank(log, assignment), reverse=True)
+    usable = [copy for copy in futures if _may_serve(copy, log, assignment)]
     future = usable[0] if usable else None
-    for each in futures:
-        if each is not future:
-            (contradicting if log is None or log.topic_id != each.topic_id else superseded).append(each)
+    for copy in futures:
+        if copy is not future:
+            (contradicting if log is None or log.topic_id != copy.topic_id else superseded).append(copy)
     return Choice(log, future, superseded, contradicting)
 
 

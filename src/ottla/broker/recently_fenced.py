@@ -16,7 +16,7 @@ LISTED_MS = 5_000.0
 _LONG_AGO = float("-inf")
 
 
-class Departed:
+class RecentlyFenced:
     __slots__ = ("_alive", "_fenced_ms")
 
     def __init__(self) -> None:

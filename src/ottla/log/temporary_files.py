@@ -41,7 +41,7 @@ def _remove_temporary(log_dir: LogDirectory, directory: str, names: Sequence[str
                 continue
         elif not name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY)):
             continue
-        _log.debug("leftover.removed", path=f"{directory}/{name}")
+        _log.debug("temporary_file.removed", path=f"{directory}/{name}")
         log_dir.storage.remove(f"{directory}/{name}")
     return swaps
 

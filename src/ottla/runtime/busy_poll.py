@@ -17,7 +17,7 @@ _REMEMBERED = 0xFF
 _ENOUGH = 4
 
 
-class Lookout:
+class BusyPoll:
     __slots__ = ("_close", "_last", "_looking", "_loop", "_window_s")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, window_us: int) -> None:

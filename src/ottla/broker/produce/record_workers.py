@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 ResultT = TypeVar("ResultT")
 
 
-class Walks(Protocol):
+class RecordWorkers(Protocol):
     def run(self, work: Callable[[], ResultT], done: Callable[[ResultT | BaseException], None]) -> None:
         """Call `work` elsewhere, then `done` on the loop with its result, or with the exception that it raised."""
 

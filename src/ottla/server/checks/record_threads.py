@@ -1,4 +1,4 @@
-"""The threads that walk the records of large batches (`ottla.broker.produce.walks`).
+"""The threads that walk the records of large batches (`ottla.broker.produce.record_workers`).
 
 There are two threads, apart from the loop's pool, which disk syncs use. Decompression runs without the interpreter's
 lock, and the walk releases the lock every few milliseconds, so that the loop continues. A thread holds one batch of at
@@ -16,9 +16,9 @@ _THREADS = 2
 ResultT = TypeVar("ResultT")
 
 
-class WalkThreads:
+class RecordThreads:
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="walks")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="records")
         self._closed = False
 
     def run(self, work: Callable[[], ResultT], done: Callable[[ResultT | BaseException], None]) -> None:

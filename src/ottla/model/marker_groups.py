@@ -1,0 +1,14 @@
+"""Groups that hold markers of exactly-once writes, not positions of a reader: lists, lag and alarms leave them out."""
+
+from __future__ import annotations
+
+import re
+
+MARKER_TOPIC = "__ottla_exactly_once"
+MARKER_PREFIX = "ottla-markers-"
+_EARLIER = re.compile(r"ottla-(.+-)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-topic)?|job-[0-9a-f]{32})-\d+")
+"""Groups that earlier versions wrote, one for each task. They expire after an upgrade."""
+
+
+def is_marker_group(group_id: str) -> bool:
+    return group_id.startswith(MARKER_PREFIX) or _EARLIER.fullmatch(group_id) is not None
