@@ -89,7 +89,8 @@ def test_a_click_meets_the_row_of_its_time_and_a_repeated_batch_gives_the_same(
     PipelineRun(spark, pipeline, settings).once()
     expected += [("i", "de"), ("j", None)]
     assert seen(committed, names["seen"]) == expected
-    assert forget_last_commits(tmp_path / "checkpoints") == ["seen"]
+    letters = f"{names['users']}~{names['bad']}"
+    assert forget_last_commits(tmp_path / "checkpoints") == ["seen", letters]
     send(topics, names["users"], [(75, "ada", user("ada", "fr")), (75, "eve", user("eve", "fr"))])
     send(topics, names["clicks"], [click(90, "ada", "k")])
     PipelineRun(spark, pipeline, settings).once()
