@@ -12,6 +12,7 @@ import pytest
 
 from ottla.connect.restarts import MAX_RESTARTS
 from ottla.pipelines import run
+from ottla.pipelines.build import RunSettings
 from ottla.pipelines.run import PipelineRun, Running, StepFailed
 
 JOB = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0: "
@@ -43,8 +44,9 @@ def work_through(problems: list[str | None], monkeypatch: pytest.MonkeyPatch) ->
     started = iter(problems)
     query = Running(name="copy/to-delta", step=step, start=lambda: Query(next(started)))  # type: ignore[arg-type,return-value]
     pipeline: Any = SimpleNamespace(in_order=list)
-    settings: Any = None
-    PipelineRun(settings, pipeline, settings)._work_through([query], None)
+    session: Any = None
+    settings = RunSettings(bootstrap_servers="127.0.0.1:9", checkpoints="")
+    PipelineRun(session, pipeline, settings)._work_through([query], None)
     return query.restarts
 
 

@@ -24,10 +24,10 @@ def check_identity(pipeline: Pipeline, checkpoint: Checkpoint, present: ClusterT
     """UserError if the stored positions belong to a different pipeline or to a different cluster."""
     noted_cluster = checkpoint.note().get("cluster")
     way_out = f"use other --checkpoints, or forget them with `ottla pipeline reset {pipeline.name}`"
-    for step, positions in _stored(pipeline, checkpoint):
+    for query, step, positions in _stored(pipeline, checkpoint):
         ports = {port.name: port for port in _topics_of(step)}
         topics = {partition.topic for partition in positions.offsets} | set(positions.topic_ids)
-        if topics and not topics & set(ports):
+        if topics and not topics & set(ports) and not _has_other_inputs(step, checkpoint, query):
             raise UserError(
                 f"the checkpoint {checkpoint.folder} belongs to a different pipeline: its step {step.name} read "
                 f"{', '.join(sorted(topics))}, and now reads {', '.join(sorted(ports))}; {way_out}"
@@ -47,13 +47,22 @@ def check_identity(pipeline: Pipeline, checkpoint: Checkpoint, present: ClusterT
             raise recreated_error(topic, stored_id or "", present_id)
 
 
-def _stored(pipeline: Pipeline, checkpoint: Checkpoint) -> Iterator[tuple[Step, Positions]]:
+def _stored(pipeline: Pipeline, checkpoint: Checkpoint) -> Iterator[tuple[str, Step, Positions]]:
     for query in checkpoint.queries():
         step = next((step for step in pipeline.steps if _is_of(query, step)), None)
         if step is not None:
             for offsets in checkpoint.last_offsets(query):
                 if _is_topics(offsets):
-                    yield step, Positions.from_json(offsets)
+                    yield query, step, Positions.from_json(offsets)
+
+
+def _has_other_inputs(step: Step, checkpoint: Checkpoint, query: str) -> bool:
+    """A step with more or fewer inputs than before, one of them the same: Spark refuses it, and reasons.py has the words."""
+    sources = checkpoint.last_offsets(query)
+    ports = step.reads.values()
+    streams = [port for port in ports if isinstance(port, Topic) or (isinstance(port, TopicTable) and port.changes)]
+    names = {port.name for port in _topics_of(step)}
+    return len(sources) != len(streams) and any(names & set(offsets) for offsets in sources)
 
 
 def _is_of(query: str, step: Step) -> bool:
