@@ -106,7 +106,8 @@ def measured(spark: Any, inputs: Inputs, way: str, folder: Path, *, batches: int
     try:
         query.processAllAvailable()
         first_s = time.monotonic() - begun
-        seen = query.lastProgress["batchId"]
+        first = query.lastProgress
+        seen = first["batchId"] if first is not None else -1
         for _ in range(batches):
             inputs.change(changes)
             query.processAllAvailable()

@@ -41,10 +41,6 @@ class TaskAttempt:
     """That of the work, for outputs whose task commits by itself."""
 
     @property
-    def staging_name(self) -> str:
-        return f"{self.application}-{self.version:012d}-{self.name}"
-
-    @property
     def name(self) -> str:
         """Unique among the attempts at one version of the application."""
         return f"{self.task:05d}-{self.attempt}-{self.job}"

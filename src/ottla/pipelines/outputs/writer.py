@@ -7,7 +7,7 @@ the tasks to the output; the driver gets the names of what the tasks staged.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,7 +18,6 @@ from ottla.connect.sinks.base import Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.outputs.base import StagedRows, TableOutput, TaskAttempt
 
-MakeOutput = Callable[[Mapping[str, str]], TableOutput]
 _NOTE = "note."
 _WRITER_OPTIONS = ("txnappid", "txnversion", "checkpointlocation")
 
