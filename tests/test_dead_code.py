@@ -54,7 +54,6 @@ CALLED_BY_A_LIBRARY = {
 }
 """Base classes whose methods a library calls."""
 EXCEPTIONS = {
-    "committed_files": "for readers of a folder, in docs/pipelines.md",
     "throttle_time_ms": "the Protocol of the generated responses, which encode the field",
 }
 """Names that no other code reads, with the reason."""

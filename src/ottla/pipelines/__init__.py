@@ -1,6 +1,7 @@
 """Data pipelines on Spark through PySpark: the data source `ottla`, pure functions between topics, and their runs."""
 
 from ottla.pipelines.joins import join, join_tables
+from ottla.pipelines.outputs.files import committed_files
 from ottla.pipelines.pipeline import Pipeline, load_pipelines
 from ottla.pipelines.ports import (
     Format,
@@ -21,6 +22,7 @@ __all__ = [
     "Format",
     "Pipeline",
     "changes_of",
+    "committed_files",
     "delta",
     "files",
     "iceberg",

@@ -50,6 +50,8 @@ class MetadataFetcher:
         self.leader_high_watermark = -1
         self.loaded_snapshot: tuple[Snapshot, SnapshotId] | None = None
         """A snapshot that has replaced the log and that the driver has not taken."""
+        self.refusals = 0
+        """Answers that would have removed committed records."""
 
     # ------------------------------------------------------------------------------------------------------------ time
 
@@ -210,6 +212,7 @@ class MetadataFetcher:
         """
         lost = end_offset < self._replica.high_watermark
         if lost:
+            self.refusals += 1
             log.error(
                 "metadata_fetch.refused", reason=f"{change} is below the high watermark {self._replica.high_watermark}"
             )

@@ -79,6 +79,8 @@ class Invariants:
                 seen = self._seen[node.node_id] = _Seen()
             if seen.life != node.life:
                 self._new_life(node, raft, seen)
+            if raft.fetcher.refusals:
+                raise Violation(f"node {node.node_id} refused to remove committed records; no node here asks for that")
             replica = raft.replica
             if replica.role is not seen.role:
                 self._epoch(node, raft, seen)
