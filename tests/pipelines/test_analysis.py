@@ -105,6 +105,12 @@ def raising(orders):
         (whole, delta("tables/d", keys=["number"]), {}, r"the key 'number' of delta:tables/d is no column"),
         (whole, parquet("tables/p", partition_by=["day"]), {}, r"the partition column 'day' of .* is no column"),
         (counted, OUT, {"output_mode": "complete"}, "output_mode complete would write the whole result .*: use update"),
+        (
+            counted,
+            view("v", "tables/v", keys=["page"]),
+            {"output_mode": "complete"},
+            "output_mode complete would write the whole result into the topic v .*: use update",
+        ),
         (counted, OUT, {}, r"step counted: .*(append|Append)"),
         (ordered, OUT, {}, r"step ordered: .*[Ss]ort"),
         (nothing, OUT, {}, "the function gives a NoneType, not a DataFrame"),

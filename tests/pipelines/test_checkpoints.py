@@ -292,6 +292,13 @@ def test_a_driver_on_a_different_machine_is_heard(topics, tmp_path, monkeypatch)
             lock(topics, checkpoint),
         ):
             pytest.fail("two drivers")
+        for damaged in ("", '{"host": "far', "[]"):
+            holder_file.write_text(damaged)
+            with (
+                pytest.raises(UserError, match=r"is in use by process \? on a different machine"),
+                lock(topics, checkpoint),
+            ):
+                pytest.fail("two drivers")
         first.check()
 
 

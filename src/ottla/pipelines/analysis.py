@@ -73,9 +73,10 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
             "no input is a stream: table_of, delta, sql_table and spark_table are tables; read at least one of the topics "
             "with topic(...) or changes_of(...)"
         )
-    if step.output_mode == "complete" and isinstance(port, Topic):
+    if step.output_mode == "complete" and isinstance(port, Topic | View):
+        topic = port.topic if isinstance(port, View) else port
         raise UserError(
-            f"output_mode complete would write the whole result into the topic {port.name} with each batch: use update, "
+            f"output_mode complete would write the whole result into the topic {topic.name} with each batch: use update, "
             "which writes the rows that changed"
         )
     columns = list(frame.columns)

@@ -32,6 +32,7 @@ HEARTBEAT_S = 2.0
 WATCH_S = 3.5 * HEARTBEAT_S
 """A holder on a different machine that raises no epoch for this long is gone."""
 _HOLDER = "ottla.driver.json"
+_VERSION = 1
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _TRANSACTION_TIMEOUT_MS = 60_000
 _CLOCK_SLACK_S = 10.0
@@ -165,15 +166,19 @@ class DriverLock:
         return state.producer_id, state.producer_epoch
 
     def _holder(self) -> dict[str, Any]:
+        """Empty without a file. A damaged file means an unknown holder that may run: its heartbeat decides."""
+        text = self._checkpoint.files.read(self._holder_file)
         try:
-            holder = json.loads(self._checkpoint.files.read(self._holder_file) or "{}")
+            holder = {} if text is None else json.loads(text)
         except ValueError:
-            return {}
-        return holder if isinstance(holder, dict) else {}
+            holder = None
+        return holder if isinstance(holder, dict) else {"running": True}
 
     def _write_holder(self, *, running: bool) -> None:
         pid = os.getpid()
-        facts = {"host": socket.gethostname(), "pid": pid, "started": started_at(pid), "running": running}
+        facts = {
+            "version": _VERSION, "host": socket.gethostname(), "pid": pid, "started": started_at(pid), "running": running
+        }  # fmt: skip
         self._checkpoint.files.write(self._holder_file, json.dumps(facts))
 
 
