@@ -79,6 +79,26 @@ def test_losers_and_dead_drivers_leave_nothing(tmp_path):
     assert len(staged(path)) == 5, "files that the log named once stay for earlier versions of the table"
 
 
+def test_a_commit_without_an_answer_may_land_after_the_abort(tmp_path):
+    """All tasks have staged, the answer to the commit is lost, Spark aborts, and then the store applies the commit."""
+    path = tmp_path / "t"
+    run(path, 0, [batch(1)])
+    made = writer(path, 1)
+    message = made.write(iter([batch(2)]))
+    made.abort([message])
+    made.commit([message])
+    assert numbers(path) == [1, 2]
+
+
+def test_a_repeated_batch_reads_its_rows(tmp_path):
+    """A query with state stores its state as the rows are read, and Spark refuses a batch that stored no state."""
+    path = tmp_path / "t"
+    run(path, 0, [batch(1)])
+    rows = iter([batch(1), batch(2)])
+    writer(path, 0).write(rows)
+    assert next(rows, None) is None
+
+
 def test_a_task_that_fails_removes_its_files(tmp_path):
     def dies():
         yield batch(1)

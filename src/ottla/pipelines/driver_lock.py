@@ -21,6 +21,7 @@ from ottla.client.cluster import TRANSACTION, Cluster
 from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings
 from ottla.client.transactions import describe_transaction
+from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.user_error import UserError
 from ottla.pipelines.checkpoints import Checkpoint
@@ -31,6 +32,7 @@ from ottla.system.processes import started_at
 HEARTBEAT_S = 2.0
 WATCH_S = 3.5 * HEARTBEAT_S
 """A holder on a different machine that raises no epoch for this long is gone."""
+_log = get_logger(__name__)
 _HOLDER = "ottla.driver.json"
 _VERSION = 1
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -107,6 +109,8 @@ class DriverLock:
                     return
             except ClientError:
                 continue  # no broker answers: the queries report that, and the next beat asks again
+            except Exception as problem:  # noqa: BLE001 - a supervisor: a heart that stops lets a second driver in
+                _log.error("driver_lock.beat_failed", reason=str(problem))
 
     def _raise_epoch(self) -> None:
         """Without a producer this takes the id from every earlier holder; with one it fails if the id was taken."""

@@ -44,6 +44,8 @@ _CONFIG = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
+    # A batch that runs again must have the same tasks, also with fewer executors: markers are stored by task.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stateStore.providerClass": (

@@ -39,6 +39,8 @@ class TableWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         attempt = _attempt(self._work, self._job)
         if self._is_done:
+            for _ in iterator:  # a query with state stores its state as its rows are read
+                pass
             return StagedRows(application=attempt.application, attempt=attempt.name, rows=0)
         return self._output.stage(iterator, attempt)
 
@@ -46,8 +48,9 @@ class TableWriter(DataSourceArrowWriter):
         if not self._is_done:
             self._output.commit(_staged(messages), self._work)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the sweep finds more than they name
-        self._output.sweep(self._work, self._job)
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if _before_commit(messages):
+            self._output.sweep(self._work, self._job)
 
 
 class TableStreamWriter(DataSourceStreamArrowWriter):
@@ -79,7 +82,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
             self._output.commit(staged, work)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        for application in {rows.application for rows in _staged(messages)}:
+        for application in {rows.application for rows in _staged(messages)} if _before_commit(messages) else ():
             self._output.sweep(Work(application=application, version=batchId), self._job)
 
 
@@ -129,3 +132,10 @@ def _attempt(work: Work, job: str) -> TaskAttempt:
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
     return [message for message in messages if isinstance(message, StagedRows)]
+
+
+def _before_commit(messages: list[WriterCommitMessage | None]) -> bool:
+    """Whether a task failed. If every task has its message, the commit was tried and its outcome may be unknown: the store
+    may apply the commit later, and the files that the commit names must stay.
+    """
+    return any(message is None for message in messages)
