@@ -34,6 +34,14 @@ settings.register_profile("ottla", settings.get_profile("explore"), derandomize=
 settings.load_profile("ottla")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_of_pipelines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Pipelines and connectors that a test starts without a state folder use neither the home nor the working directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTTLA_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def requires_apache_kafka() -> None:
     """For @pytest.mark.usefixtures: java and Apache Kafka's jars are here, or the test skips and says why."""

@@ -18,7 +18,7 @@ SUFFIX = click.option("--suffix", default="", help="Suffix of the outputs, as gi
 STATE = click.option(
     "--state",
     metavar="DIR",
-    help="Directory for status, log and checkpoints of started pipelines (default: $OTTLA_STATE or .ottla/pipelines).",
+    help="Directory for status, log and checkpoints (default: $OTTLA_STATE or .ottla/pipelines).",
 )
 
 
@@ -30,16 +30,14 @@ def run_options(command: Command) -> Command:
         click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], "
         "spark://HOST:7077, ..."),
         click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
-        click.option("--checkpoints", metavar="DIR", help="Directory for offsets and state, also as an "
-        "s3a, gs, abfs or hdfs URI (default: in the state directory)."),
+        click.option("--checkpoints", metavar="DIR", help="Directory or URI for offsets and state (default: in --state)."),
         click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Kafka "
-        "client property, such as security.protocol=SSL; may be repeated."),
+        "client property (security.protocol=SSL); may be repeated."),
         click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
         "setting; may be repeated."),
-        click.option("--py-files", multiple=True, metavar="FILE", help="More .py or .zip files for the "
-        "executors; may be repeated."),
+        click.option("--py-files", multiple=True, metavar="FILE", help="Further .py or .zip files; may be repeated."),
         click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),
-        click.option("--max-offsets-per-trigger", type=click.IntRange(0), help="Most records in a "
+        click.option("--max-offsets-per-trigger", metavar="N", type=click.IntRange(0), help="Most records in a "
         "micro-batch (default: 5,000,000; 0: no limit)."),
         click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
         "records may be duplicated after a failure."),

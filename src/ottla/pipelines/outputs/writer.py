@@ -135,7 +135,7 @@ def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
 
 
 def _before_commit(messages: list[WriterCommitMessage | None]) -> bool:
-    """Whether a task failed. If every task has its message, the commit was tried and its outcome may be unknown: the store
-    may apply the commit later, and the files that the commit names must stay.
+    """Whether a task failed. If every task has its message, the commit was tried and its outcome may be unknown. The store
+    may apply the commit later, so the files that the commit names must stay.
     """
     return any(message is None for message in messages)
