@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ottla.connect.sinks import parquet
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.parquet import ParquetSink
+from ottla.system import files
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the path of a descriptor is in /proc")
@@ -28,7 +28,7 @@ def test_the_file_is_synced_before_it_has_its_name_and_its_folders_after(
         steps.append("rename")
         rename(source, target)
 
-    monkeypatch.setattr(parquet, "sync_all", synced)
+    monkeypatch.setattr(files, "sync_all", synced)
     monkeypatch.setattr(os, "replace", replaced)
     sink = ParquetSink(str(tmp_path / "table"), partition_by=["day"])
     assert sink.put(pa.table({"n": [1], "day": ["mon"]}), Work(application="app", version=1))

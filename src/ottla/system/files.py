@@ -32,6 +32,24 @@ def sync_all(fd: int) -> None:
         os.fsync(fd)
 
 
+def sync_path(path: str) -> None:
+    """On return the file, or the names in the folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        sync_all(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folders(folder: str, root: str) -> None:
+    """The folder, those above it up to `root`, and the name of `root`."""
+    while len(folder) > len(root):
+        sync_path(folder)
+        folder = os.path.dirname(folder)
+    sync_path(root)
+    sync_path(os.path.dirname(root))
+
+
 def _full_sync(fd: int) -> bool:
     """macOS: its fsync leaves the data in the cache of the drive, and F_FULLFSYNC empties that cache too, as Java's
     `FileChannel.force` does there. Returns False where the system or the file system has no such call.

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ottla.connect.locations import locate
 from ottla.connect.sinks.base import Work, of_known_types, without_deleted
 from ottla.model.user_error import UserError
-from ottla.system.files import sync_all
+from ottla.system.files import sync_folders, sync_path
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -52,24 +52,15 @@ class ParquetSink:
             hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}")
             try:
                 pq.write_table(part, hidden, filesystem=self._store)
-                _sync(hidden)
+                sync_path(hidden)
                 os.replace(hidden, path)
-                self._sync_folders(os.path.dirname(path))
+                sync_folders(os.path.dirname(path), self._root)
             except OSError:
                 with suppress(FileNotFoundError):
                     os.unlink(hidden)
                 raise
         else:
             pq.write_table(part, path, filesystem=self._store)
-
-    def _sync_folders(self, folder: str) -> None:
-        """The names of the file and of the folders that were made for it, up to the table's own."""
-        while True:
-            _sync(folder)
-            if folder == self._root or len(folder) <= len(self._root):
-                break
-            folder = os.path.dirname(folder)
-        _sync(os.path.dirname(self._root))
 
     def _parts(self, rows: pa.Table) -> list[tuple[str, pa.Table]]:
         if not self._partition_by:
@@ -87,15 +78,6 @@ class ParquetSink:
 
     def close(self) -> None:
         return
-
-
-def _sync(path: str) -> None:
-    """On return the file or folder survives a power cut: the next commit of offsets depends on it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        sync_all(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def hive_folder(name: str, value: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from ottla.connect.sinks.base import DELETED, of_known_types
 from ottla.model.user_error import UserError
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
-from ottla.system.files import sync_all
+from ottla.system.files import sync_folders, sync_path
 
 FLUSH_BYTES = 64 * 1024 * 1024
 FILE_BYTES = 256 * 1024 * 1024
@@ -296,24 +295,6 @@ def is_local(store: Any) -> bool:
     from pyarrow.fs import LocalFileSystem
 
     return isinstance(store, LocalFileSystem)
-
-
-def sync_path(path: str) -> None:
-    """On return the file or the names in the folder survive a power cut: Spark's checkpoint counts on them."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        sync_all(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_folders(folder: str, root: str) -> None:
-    """The folder, those above it up to the table's own, and the name of the table."""
-    while len(folder) > len(root):
-        sync_path(folder)
-        folder = posixpath.dirname(folder)
-    sync_path(root)
-    sync_path(posixpath.dirname(root))
 
 
 def words(text: str | None) -> list[str]:

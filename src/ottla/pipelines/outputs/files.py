@@ -40,10 +40,9 @@ from ottla.pipelines.outputs.data_files import (
     plain_line,
     remove_files,
     stored_rows,
-    sync_folders,
-    sync_path,
     words,
 )
+from ottla.system.files import sync_folders, sync_path
 
 HIDDEN = "_ottla"
 _FORMAT = 1
