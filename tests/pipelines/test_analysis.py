@@ -53,9 +53,9 @@ def test_tables_as_state_and_outputs_of_all_kinds(spark):
     for output in outputs:
         assert analysed(spark, joined, output, reads=reads) == []
     (problem,) = analysed(spark, joined, iceberg("shop.seen", catalog=catalog, keys=["number"]), reads=reads)
-    assert "the key 'number' of iceberg:shop.seen is no column" in problem
+    assert "the key 'number' of iceberg:shop.seen is not a column" in problem
     (problem,) = analysed(spark, joined, files("tables/seen", partition_by=["day"]), reads=reads)
-    assert "the partition column 'day' of parquet:tables/seen is no column" in problem
+    assert "the partition column 'day' of parquet:tables/seen is not a column" in problem
 
 
 def no_column(orders):
@@ -99,11 +99,11 @@ def raising(orders):
             whole,
             topic("out", value="json", key="number"),
             {},
-            r"the key 'number' of topic:out is no column .* id, page",
+            r"the key 'number' of topic:out is not a column .* id, page",
         ),
-        (whole, view("v", "tables/v", keys=["number"]), {}, r"the key 'number' of .* is no column"),
-        (whole, delta("tables/d", keys=["number"]), {}, r"the key 'number' of delta:tables/d is no column"),
-        (whole, parquet("tables/p", partition_by=["day"]), {}, r"the partition column 'day' of .* is no column"),
+        (whole, view("v", "tables/v", keys=["number"]), {}, r"the key 'number' of .* is not a column"),
+        (whole, delta("tables/d", keys=["number"]), {}, r"the key 'number' of delta:tables/d is not a column"),
+        (whole, parquet("tables/p", partition_by=["day"]), {}, r"the partition column 'day' of .* is not a column"),
         (counted, OUT, {"output_mode": "complete"}, "output_mode complete would write the whole result .*: use update"),
         (
             counted,

@@ -272,10 +272,10 @@ def test_what_cannot_be_resolved_is_the_error_of_its_record(writer, reader, raw,
 
 
 REFUSED = [
-    (record(v="int"), {"v": pa.string()}, "the column v of type string is no Avro int"),
+    (record(v="int"), {"v": pa.string()}, "the column v of type string is not an Avro int"),
     (record(v={**record(w="long"), "name": "W"}), {"v": pa.struct([("w", pa.timestamp("us", "UTC"))])}, r"the column v\.w of type timestamp"),
     (record(v="int"), {"other": pa.int32()}, "there is no column v, and the field of the Avro schema has no default"),
-    (record(v=["null", "int", "boolean"]), {"v": pa.string()}, "the column v of type string is no type of its union"),
+    (record(v=["null", "int", "boolean"]), {"v": pa.string()}, "the column v of type string is not a type of its union"),
 ]  # fmt: skip
 
 
@@ -291,7 +291,7 @@ UNFIT = [
     (record(v={"type": "array", "items": "float"}), pa.list_(pa.float64()), [1e300], r"the column v\[\] has a value"),
     (record(v={"type": "enum", "name": "E", "symbols": ["A"]}), pa.string(), "B", "no symbol 'B'"),
     (record(v={"type": "fixed", "name": "F", "size": 2}), pa.binary(), b"abc", "3 bytes instead of 2"),
-    (record(v=logical("bytes", "decimal", precision=4, scale=1)), pa.decimal128(10, 2), Decimal("1.25"), "1.25 is no decimal"),
+    (record(v=logical("bytes", "decimal", precision=4, scale=1)), pa.decimal128(10, 2), Decimal("1.25"), "1.25 is not a decimal"),
     (record(v=logical("long", "timestamp-nanos")), pa.timestamp("us", "UTC"), 1 << 60, "out of range"),
     (record(v=["string", "int"]), pa.struct([("member0", pa.string()), ("member1", pa.int32())]),
      {"member0": "a", "member1": 1}, "the column v has 2 filled fields"),

@@ -58,7 +58,7 @@ def test_validate_and_graph(tmp_path):
     ("text", "words"),
     [
         ("x = 1", "defines no pipeline"),
-        (GOOD.replace("def first(rows)", "def first(other)"), "they must be the same"),
+        (GOOD.replace("def first(rows)", "def first(other)"), "use the same names"),
         (GOOD.replace("def first", "def second"), "already a step of this name"),
         (GOOD.replace('delta("tables/c")', "a"), "in a circle"),
         (GOOD.replace("writes=b)", 'writes=b, output_mode="sometimes")'), "output_mode is one of"),

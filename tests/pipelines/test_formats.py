@@ -67,7 +67,7 @@ def test_avro_with_a_registry_csv_and_json(spark, registry):
     assert [(row.value, row.error) for row in text] == [(None, "not UTF-8"), ("é", None), (None, None)]
     with pytest.raises(UserError, match="needs its schema"):
         decoded(rows, Format(kind="json"), "s")
-    with pytest.raises(UserError, match="is no list of columns"):
+    with pytest.raises(UserError, match="is not a list of columns"):
         decoded(rows, Format(kind="json", schema="n nonsense type"), "s")
 
 

@@ -104,7 +104,7 @@ def test_large_records_empty_topics_and_none_at_all(spark, topics):
         frame.write.format("ottla").options(**limited).mode("append").save()
     small = topics.options(topic=topics.new("small", 1))
     with pytest.raises(
-        Exception, match=r"of 3,000,000 bytes is larger than the topic takes: raise its max\.message\.bytes"
+        Exception, match=r"of 3,000,000 bytes is larger than the topic allows: raise its max\.message\.bytes"
     ):
         frame.write.format("ottla").options(**small).mode("append").save()
     frame.write.format("ottla").options(**where).mode("append").save()

@@ -209,7 +209,7 @@ def test_bad_input_is_one_sentence_before_the_first_row(sql_uri):
     query(sql_uri, "create table keyless (id bigint, name text)")
     with pytest.raises(UserError, match=r"keyless cannot be written: .*ON CONFLICT"):
         output(sql_uri, table="keyless", keys=("id",))
-    with pytest.raises(UserError, match="the key 'nowhere' of rows is no column; there are id, name"):
+    with pytest.raises(UserError, match="the key 'nowhere' of rows is not a column; there are id, name"):
         output(sql_uri, keys=("nowhere",))
     with pytest.raises(UserError, match="the option dbtable is missing"):
         make({"url": sql_uri}, overwrite=False)

@@ -145,7 +145,9 @@ def test_executors_read_ranges_of_the_key_with_the_types_of_the_table(spark, pos
     assert by_column.option("partitionColumn", "other").load().count() == 1000, "rows without a value, too"
     with pytest.raises(PySparkException) as problem:
         by_column.option("partitionColumn", "at").load().count()
-    assert plain_reason(problem.value) == ("partitionColumn at of orders is no integer column: name a different column")
+    assert plain_reason(problem.value) == (
+        "partitionColumn at of orders is not an integer column: name a different column"
+    )
     with pytest.raises(PySparkException) as problem:
         spark.read.format("ottla-sql").options(url=postgresql_uri, dbtable="nowhere").load()
     assert plain_reason(problem.value) == 'the table nowhere cannot be read: relation "nowhere" does not exist'

@@ -208,7 +208,7 @@ def test_a_join_that_cannot_be_is_one_sentence(spark):
         join(stream.select("id"), table, on="id")
     with pytest.raises(UserError, match=r"the column 'm' of a join with a table has the type map<int,int>.*: cast it"):
         join(stream.drop("n"), table, on="id")
-    with pytest.raises(UserError, match="how='outer' is no kind of this join: use inner or left"):
+    with pytest.raises(UserError, match="how='outer' is not a kind of this join: use inner or left"):
         join(stream, table, on="id", how="outer")
 
 

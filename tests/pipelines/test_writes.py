@@ -366,6 +366,6 @@ def test_a_record_that_the_broker_refuses_is_an_error(topics, committed):
     sender.send([Outgoing(name, None, b"small enough")])
     sender.flush()
     sender.send([Outgoing(name, None, bytes(5000))])
-    with pytest.raises(UserError, match=f"a record for {name} of 5,000 bytes is larger than the topic takes"):
+    with pytest.raises(UserError, match=f"a record for {name} of 5,000 bytes is larger than the topic allows"):
         sender.flush()
     assert [row["value"] for row in committed(name)] == [b"small enough"]

@@ -33,7 +33,9 @@ VAGUE = re.compile(
 )
 """Words that hide the subject or the verb of a message: accepts, supports, allows, removes, is not a, any client."""
 _LEAST_WORDS = 2
-_CODE_LINE = re.compile(r"^\s*(?:[#\w.*-]+=\S*|(?:kept|for|create table|import|message|oneof) .*[;{(].*)$")
+_CODE_LINE = re.compile(
+    r"^\s*(?:[#\w.*-]+=\S*|(?:kept|for|create table|import|message|oneof) .*[;{(].*|select .* from .*)$"
+)
 _DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pragma:|ruff:|fmt:|!)")
 _HIDDEN = re.compile(
     r"<(script|style|pre|svg)\b.*?</\1>|\{#.*?#\}|\{%-?\s*(?:macro|endmacro|set|call).*?%\}", re.DOTALL

@@ -195,7 +195,7 @@ def table_parts(name: str) -> list[str]:
     parts = re.findall(r'"((?:[^"]|"")*)"(?:\.|$)|([^."][^.]*)(?:\.|$)', name)
     names = [plain or inside.replace('""', '"') for inside, plain in parts]
     if not names or not all(names):
-        raise UserError(f"{name!r} is no name of a table")
+        raise UserError(f"{name!r} is not the name of a table")
     return names
 
 

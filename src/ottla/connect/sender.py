@@ -97,7 +97,7 @@ def _remember(failures: list[str]) -> Callable[[Any, Any], None]:
         if error.name() == "MSG_SIZE_TOO_LARGE":
             size = len(message.key() or b"") + len(message.value() or b"")
             failures.append(
-                f"a record for {message.topic()} of {size:,} bytes is larger than the topic takes: raise its "
+                f"a record for {message.topic()} of {size:,} bytes is larger than the topic allows: raise its "
                 "max.message.bytes"
             )
         else:

@@ -84,7 +84,7 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
         missing = [name for name in names if name not in columns]
         if missing:
             raise UserError(
-                f"the {kind} {missing[0]!r} of {port.node} is no column of its rows; they have {', '.join(columns)}"
+                f"the {kind} {missing[0]!r} of {port.node} is not a column of its rows; they have {', '.join(columns)}"
             )
     if isinstance(port, Topic):
         build.output_rows(frame, port).schema  # noqa: B018 - the analysis is the point

@@ -183,7 +183,7 @@ class _Resolution:
             except Unresolvable:
                 continue
             return number, branch
-        raise Unresolvable(f"{path or 'the value'}: no type of the reader's union takes {theirs.get('name', kind)}")
+        raise Unresolvable(f"{path or 'the value'}: no type of the reader's union matches {theirs.get('name', kind)}")
 
     def _default(self, schema: Any, value: Any, seen: Seen) -> Any:
         """A default is JSON: bytes are text of latin-1, and a union's default belongs to the first type that takes it."""

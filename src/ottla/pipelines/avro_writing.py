@@ -66,7 +66,7 @@ class _Compiler:
             return self._map(definition["values"], column.item_type, path)
         write = _simple(kind, definition, column)
         if write is None:
-            raise NoEncoding(f"the column {path or 'row'} of type {column} is no Avro {_name(kind, definition)}")
+            raise NoEncoding(f"the column {path or 'row'} of type {column} is not an Avro {_name(kind, definition)}")
         return _checked(write, path)
 
     def _record(self, definition: Mapping[str, Any], column: pa.DataType, path: str) -> Write:
@@ -141,7 +141,7 @@ class _Compiler:
             raise (
                 refusals[0]
                 if len(refusals) == 1
-                else NoEncoding(f"the column {path} of type {column} is no type of its union")
+                else NoEncoding(f"the column {path} of type {column} is not a type of its union")
             )
         same = [number for number in writers if self._types.definition(branches[number])[0] == _SAME.get(column)]
         at = next(iter([*same, *writers]), 0)
@@ -357,7 +357,7 @@ def _decimal(definition: Mapping[str, Any], size: int | None) -> Write:
         unscaled = int(scaled)
         if unscaled != scaled or not -limit < unscaled < limit:
             raise ValueError(
-                f"{value} is no decimal of {definition['precision']} digits, {scale} of them after the point"
+                f"{value} is not a decimal of {definition['precision']} digits, {scale} of them after the point"
             )
         length = (unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()) // 8 + 1
         if size is None:

@@ -174,7 +174,9 @@ def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
     columns = [value.alias("value")]
     if port.key is not None:
         if port.key not in frame.columns:
-            raise UserError(f"the key {port.key!r} of {port.name} is no column; there are {', '.join(frame.columns)}")
+            raise UserError(
+                f"the key {port.key!r} of {port.name} is not a column; there are {', '.join(frame.columns)}"
+            )
         key = F.col(column_name(port.key))
         columns.append(
             (key if frame.schema[port.key].dataType.typeName() == "binary" else key.cast("string")).alias("key")

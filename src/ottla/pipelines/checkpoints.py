@@ -254,7 +254,7 @@ class Checkpoint:
         try:
             stored = json.loads(text or "{}")
         except ValueError as problem:
-            raise UserError(f"{self.folder}/{_NOTE} is no JSON: {problem}") from problem
+            raise UserError(f"{self.folder}/{_NOTE} is not JSON: {problem}") from problem
         if stored.get("version", _NOTE_VERSION) > _NOTE_VERSION:
             raise UserError(
                 f"the checkpoint {self.folder} has version {stored['version']}, this Ottla reads up to {_NOTE_VERSION}: "

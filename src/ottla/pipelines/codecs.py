@@ -70,9 +70,9 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
     try:
         schema = StructType.fromDDL(form.schema)
     except (PySparkException, ValueError) as problem:
-        raise UserError(f"the schema {form.schema!r} is no list of columns and types: {problem}") from problem
+        raise UserError(f"the schema {form.schema!r} is not a list of columns and types: {problem}") from problem
     if not isinstance(schema, StructType):
-        raise UserError(f"the schema {form.schema!r} is no list of columns and types")
+        raise UserError(f"the schema {form.schema!r} is not a list of columns and types")
     full = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **form.options}
     text = F.col("value").cast("string")

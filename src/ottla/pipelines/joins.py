@@ -180,7 +180,7 @@ def _schema(frame: DataFrame, columns: Sequence[str]) -> StructType:
 
 def _check_how(how: str, kinds: Sequence[str]) -> None:
     if how not in kinds:
-        raise UserError(f"how={how!r} is no kind of this join: use {' or '.join(kinds)}")
+        raise UserError(f"how={how!r} is not a kind of this join: use {' or '.join(kinds)}")
 
 
 def _check_columns(side: str, frame: DataFrame, names: Sequence[str]) -> None:

@@ -75,7 +75,7 @@ class Pipeline:
         parameters = list(inspect.signature(step.function).parameters)
         if sorted(parameters) != sorted(step.reads):
             raise UserError(
-                f"{where}: the function takes {parameters}, it reads {sorted(step.reads)}; they must be the same"
+                f"{where}: the function has the parameters {parameters}, but reads= names {sorted(step.reads)}: use the same names"
             )
         if step.output_mode not in OUTPUT_MODES:
             raise UserError(f"{where}: output_mode is one of {', '.join(OUTPUT_MODES)}, not {step.output_mode!r}")
@@ -128,7 +128,7 @@ def load_pipelines(path: str) -> list[Pipeline]:
     name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UserError(f"{path} is no Python file")
+        raise UserError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         from pyspark.cloudpickle import register_pickle_by_value

@@ -145,7 +145,7 @@ def _message_filler(descriptor: Any, column: pa.DataType, path: str) -> Fill:
         change = _scalar(descriptor.fields_by_name["value"], column, path)
         return lambda message, value: setattr(message, "value", change(value))
     if not types.is_struct(column):
-        raise UserError(f"the column {path} of type {column} is no message {name}")
+        raise UserError(f"the column {path} of type {column} is not a message {name}")
     return _filler(descriptor, column, path)
 
 

@@ -65,7 +65,9 @@ class SqlInput:
         if low is None:
             return [""]
         if not isinstance(low, int):
-            raise UserError(f"partitionColumn {column} of {self.table} is no integer column: name a different column")
+            raise UserError(
+                f"partitionColumn {column} of {self.table} is not an integer column: name a different column"
+            )
         edges = sorted({low + (high + 1 - low) * number // self.ranges for number in range(1, self.ranges)} - {low})
         # The first and the last range are open, for rows that come between this question and the reads.
         below = [f"{name} < {edge}" for edge in edges]

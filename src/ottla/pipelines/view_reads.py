@@ -57,7 +57,7 @@ def row(path: str, keys: Sequence[str], key: str) -> dict[str, Any]:
         parts = json.loads(key) if len(keys) > 1 else {keys[0]: key}
         texts = [str(parts[name]) for name in keys]
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{key!r} is no key of this view: give a JSON object with {', '.join(keys)}") from None
+        raise UserError(f"{key!r} is not a key of this view: give a JSON object with {', '.join(keys)}") from None
     table = _opened(path, None)
     same = " and ".join(f"{_quoted(name)} = {_literal(text)}" for name, text in zip(keys, texts, strict=True))
     rows = _queried(table, f"select * from view where {same}")  # noqa: S608 - quoted

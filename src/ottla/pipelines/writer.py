@@ -83,7 +83,7 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
         raise UserError(f"a column named value is needed, of type string or binary; there are: {', '.join(columns)}")
     for name, allowed in _TYPES.items():
         if name in columns and columns[name] not in allowed:
-            raise UserError(f"the column {name} is {columns[name]}; a topic takes {' or '.join(allowed)}")
+            raise UserError(f"the column {name} is {columns[name]}; a topic allows {' or '.join(allowed)}")
     version = whole({"txnversion": str(int(options["txnversion"]) + 1)}, "txnversion") if "txnversion" in options else 1
     exactly_once = boolean(options, "exactlyonce", default=True)
     lost = options.get("onmarkerslost", "fail").lower()

@@ -77,7 +77,7 @@ def newest_of_each(frame: DataFrame, keys: Sequence[str], node: str) -> DataFram
     """The last row of each key, in the order of the frame's partitions and of the rows in them."""
     missing = [name for name in keys if name not in frame.columns]
     if missing:
-        raise UserError(f"the key {missing[0]!r} of {node} is no column of {', '.join(frame.columns)}")
+        raise UserError(f"the key {missing[0]!r} of {node} is not a column of {', '.join(frame.columns)}")
     columns: list[Column] = [F.col(column_name(name)) for name in frame.columns]
     newest = (
         frame.withColumn(_ROW, F.monotonically_increasing_id())

@@ -69,7 +69,9 @@ class SqlOutput:
         """
         missing = [key for key in self.keys if key not in schema.names]
         if missing:
-            raise UserError(f"the key {missing[0]!r} of {self.table} is no column; there are {', '.join(schema.names)}")
+            raise UserError(
+                f"the key {missing[0]!r} of {self.table} is not a column; there are {', '.join(schema.names)}"
+            )
         with self._connected("cannot be written") as (connection, dialect):
             staged = staged_rows(schema.empty_table(), dialect, self.keys)
             self.schema = staged.schema
@@ -303,7 +305,7 @@ def _absolute(uri: str) -> str:
         return uri
     path = file_of(uri)
     if path in {"", ":memory:"}:
-        raise UserError("a database in memory is no output: give sqlite:///FILE")
+        raise UserError("a database in memory cannot be an output: give sqlite:///FILE")
     return f"sqlite:///{os.path.abspath(path)}"
 
 
