@@ -70,6 +70,9 @@ class CheckpointFiles(Protocol):
 
 class LocalFiles:
     def read(self, path: str) -> str | None:
+        if os.path.isdir(path):  # a Spark Connect client wrote it
+            parts = [name for name in self.names(path) if name.startswith("part-")]
+            return "".join(self.read(os.path.join(path, name)) or "" for name in parts)
         try:
             with open(path, encoding="utf-8") as file:
                 return file.read()
@@ -93,7 +96,10 @@ class LocalFiles:
         return True
 
     def write(self, path: str, text: str) -> None:
-        os.replace(self._written(path, text), path)
+        fresh = self._written(path, text)
+        if os.path.isdir(path):  # a Spark Connect client wrote it
+            shutil.rmtree(path)
+        os.replace(fresh, path)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
