@@ -75,8 +75,6 @@ class Site:
     folder: Path
     suffix: str
     words: tuple[str, ...] = ()
-    python: str | None = None
-    """Of the executors, where Spark's own settings name it."""
     submit: tuple[str, ...] = field(default=(sys.executable, "-m", "ottla.pipelines.submit"))
     archive: bool = False
 
@@ -109,7 +107,8 @@ class Site:
             "OTTLA_TEST_SUFFIX": self.suffix,
             "OTTLA_TEST_FOLDER": str(self.folder),
             "OTTLA_TEST_ARCHIVE": str(int(self.archive)),
-            **({"PYSPARK_PYTHON": self.python} if self.python else {}),
+            # Spark starts the Python of one name everywhere: here it has an Ottla, on the cluster it is the bare one.
+            "PYSPARK_PYTHON": "python3",
         }
         self.folder.mkdir(exist_ok=True)
         done = subprocess.run(
@@ -168,10 +167,7 @@ def test_on_this_machine(server, tmp_path):
 def test_on_a_standalone_cluster_whose_python_has_no_ottla(server, tmp_path):
     bare = bare_python(tmp_path / "bare")
     with standalone_cluster(tmp_path / "cluster", str(bare)) as master:
-        site = Site(
-            server, tmp_path / "site", "-cluster", python=str(bare),
-            words=("--master", master), submit=spark_submit(master),
-        )  # fmt: skip
+        site = Site(server, tmp_path / "site", "-cluster", words=("--master", master), submit=spark_submit(master))
         assert through_both(site) == {str(tmp_path / "bare")}
         assert len(list((tmp_path / "cluster").glob("worker*/app-*"))) == 4, "both workers took part in both runs"
 

@@ -43,15 +43,16 @@ def packed(environment: Path, archive: Path) -> Path:
     return archive
 
 
-def _environment(python: str) -> dict[str, str]:
-    """Without anything that would bring an Ottla along."""
+def _environment(python: str, memory: str) -> dict[str, str]:
+    """Without anything that would bring an Ottla along; `python3` is this Python."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "OTTLA_"))}
     kept.pop("PYTHONPATH", None)
     return {
         **kept,
+        "PATH": f"{Path(python).parent}:{kept['PATH']}",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": memory,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 
@@ -72,7 +73,7 @@ def standalone_cluster(folder: Path, python: str = sys.executable) -> Iterator[s
         ],
     ]  # fmt: skip
     log = folder / "cluster.log"
-    started = [_started([str(BIN / "spark-class"), *role], _environment(python), folder, log) for role in roles]
+    started = [_started([str(BIN / "spark-class"), *role], _environment(python, "256m"), folder, log) for role in roles]
     try:
         _await_workers(f"http://127.0.0.1:{web}/json/", log)
         yield master
@@ -93,7 +94,7 @@ def connect_server(folder: Path, python: str = sys.executable, words: Sequence[s
         *words, "spark-internal",
     ]  # fmt: skip
     log = folder / "connect.log"
-    server = _started(command, _environment(python), folder, log)
+    server = _started(command, _environment(python, "900m"), folder, log)
     try:
         _await_port(port, server, log)
         yield f"sc://127.0.0.1:{port}"

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.utils import is_remote
 
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
+from ottla.pipelines.carried import carried_function
 from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files
 from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.options import PINS
@@ -107,6 +109,13 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
 
 def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
     """The records with the value also as `raw`."""
+    reader = spark.readStream if streaming else spark.read
+    options = topic_options(port, settings, streaming=streaming)
+    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
+
+
+def topic_options(port: Topic, settings: RunSettings, *, streaming: bool = True) -> dict[str, str]:
+    """Of a read."""
     options = {
         "subscribe": port.name,
         "startingOffsets": port.starting,
@@ -124,8 +133,7 @@ def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     options |= port.options
     if not streaming:
         options["startingOffsets"] = "earliest"
-    reader = spark.readStream if streaming else spark.read
-    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
+    return options
 
 
 def _most_offsets(port: Topic, settings: RunSettings) -> int:
@@ -201,9 +209,8 @@ def start_output(
         if settings.source_format == "ottla":
             writer = writer.option("exactlyOnce", str(settings.exactly_once).lower())
     else:
-        writer = frame.writeStream.foreachBatch(
-            _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
-        )
+        write = _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
+        writer = frame.writeStream.foreachBatch(carried_function(write) if is_remote() else write)
     writer = (
         writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
     )

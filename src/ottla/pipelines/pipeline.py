@@ -147,10 +147,16 @@ def load_pipelines(path: str) -> list[Pipeline]:
     finally:
         sys.path.pop(0)
         _remember(os.path.dirname(os.path.abspath(path)))
-    pipelines = [value for value in vars(module).values() if isinstance(value, Pipeline)]
+    pipelines = {
+        id(value): value for value in vars(module).values() if isinstance(value, Pipeline)
+    }  # once by two names
     if not pipelines:
         raise UserError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
-    return pipelines
+    names = [pipeline.name for pipeline in pipelines.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{path} defines two pipelines named {name}, which would share a checkpoint: rename one")
+    return list(pipelines.values())
 
 
 STEP_FOLDERS: list[str] = []

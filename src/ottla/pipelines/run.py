@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.analysis import branches_of, check_output
+from ottla.pipelines.analysis import branches_of, check_names, check_output, refuse_empty
 from ottla.pipelines.checkpoints import Checkpoint, open_files
 from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over
 from ottla.pipelines.driver_lock import DriverFenced, DriverLock
@@ -94,6 +94,9 @@ class PipelineRun:
         self.pipeline = pipeline
         self.settings = settings
         self.steps = pipeline.in_order()
+        refuse_empty(pipeline)
+        for step in self.steps:
+            check_names(step)
         self.running: list[Running] = []
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None

@@ -179,9 +179,12 @@ def register(session: SparkSession) -> None:
         for source in FORMATS:
             session.dataSource.register(source)
     if has_data_source():
+        from pyspark.sql.utils import is_remote
+
+        from ottla.pipelines.carried import carried_source
         from ottla.pipelines.datasource import OttlaDataSource
 
-        session.dataSource.register(OttlaDataSource)
+        session.dataSource.register(carried_source() if is_remote() else OttlaDataSource)
 
 
 def _pyspark_version() -> tuple[int, int]:

@@ -50,14 +50,17 @@ def validate(
             from ottla.pipelines.topics import existing_topics
 
             for _, steps in ordered:
-                existing_topics(settings, steps)
+                try:
+                    existing_topics(settings, steps)
+                except UserError as problem:
+                    reasons.append(str(problem))
         if plans:
             from ottla.pipelines.analysis import problems
             from ottla.pipelines.reset import local_session
 
             session = local_session(pairs("--conf", spark_settings))
             try:
-                reasons = [reason for pipeline in pipelines for reason in problems(session, pipeline, settings)]
+                reasons += [reason for pipeline in pipelines for reason in problems(session, pipeline, settings)]
             finally:
                 session.stop()
     if reasons:

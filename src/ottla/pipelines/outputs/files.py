@@ -116,6 +116,11 @@ class FilesOutput:
         self._schema: pa.Schema = pa.schema([])
 
     def prepare(self, schema: pa.Schema) -> None:
+        self.check(schema)
+        self._location.make_folder()
+
+    def check(self, schema: pa.Schema) -> None:
+        """UserError for columns that these files cannot hold."""
         columns = of_known_types(schema.empty_table()).schema
         self._schema = pa.schema([column for column in columns if column.name != DELETED])
         stored = [column for column in self._schema if column.name not in self._partition_by]
@@ -126,7 +131,6 @@ class FilesOutput:
             raise UserError(
                 f"CSV has no place for the column {nested[0].name} of type {nested[0].type}: cast it, or leave it"
             )
-        self._location.make_folder()
 
     def reached(self, application: str) -> int | None:
         commit = self._last_commit(application)
