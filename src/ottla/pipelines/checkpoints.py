@@ -70,9 +70,6 @@ class CheckpointFiles(Protocol):
 
 class LocalFiles:
     def read(self, path: str) -> str | None:
-        if os.path.isdir(path):  # a Spark Connect client wrote it
-            parts = [name for name in self.names(path) if name.startswith("part-")]
-            return "".join(self.read(os.path.join(path, name)) or "" for name in parts)
         try:
             with open(path, encoding="utf-8") as file:
                 return file.read()
@@ -96,10 +93,7 @@ class LocalFiles:
         return True
 
     def write(self, path: str, text: str) -> None:
-        fresh = self._written(path, text)
-        if os.path.isdir(path):  # a Spark Connect client wrote it
-            shutil.rmtree(path)
-        os.replace(fresh, path)
+        os.replace(self._written(path, text), path)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):

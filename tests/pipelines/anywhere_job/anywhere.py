@@ -41,10 +41,3 @@ def stored(orders: DataFrame) -> DataFrame:
 )
 def seen(orders: DataFrame, users: DataFrame) -> DataFrame:
     return join(orders, users, on="user").select("n", "city")
-
-
-@anywhere.step(
-    reads={"orders": ORDERS}, writes=topic(f"counts{SUFFIX}", value="json", key="user"), output_mode="update"
-)
-def counts(orders: DataFrame) -> DataFrame:
-    return orders.groupBy("user").count()
