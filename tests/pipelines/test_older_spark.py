@@ -78,7 +78,7 @@ def test_the_same_file(ottla_server, tmp_path, version):
                 "PYTHONPATH": f"{packages}{os.pathsep}{ROOT / 'src'}",
                 "SPARK_LOCAL_IP": "127.0.0.1",
             },
-            capture_output=True, text=True, timeout=800, check=False, cwd=tmp_path,
+            capture_output=True, text=True, timeout=1500, check=False, cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     rows = topic_table(client, target).to_pylist()

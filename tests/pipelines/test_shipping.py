@@ -193,6 +193,17 @@ def test_a_folder_of_others_is_not_unpacked_into(tmp_path):
     assert "is not a folder that only this user can write" in done.stderr
 
 
+def test_a_run_loads_no_data_source():
+    """PySpark 4.0 has no DataSourceArrowWriter, and runs pipelines through Spark's own connector."""
+    program = (
+        "import sys; import ottla.pipelines.submit, ottla.pipelines.joins\n"
+        "print(sorted(sys.modules.keys() & {'ottla.pipelines.' + name for name in ('writer', 'reader', 'datasource', "
+        "'outputs.writer', 'outputs.sources')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_spark_submit_runs_a_file_whose_modules_only_the_driver_has(ottla_server, tmp_path):

@@ -25,7 +25,6 @@ from ottla.pipelines.pipeline import Pipeline, Step, input_topics, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.topics import output_topics
-from ottla.pipelines.writer import write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,11 +101,12 @@ def _check_start(step: Step, branch: str, frame: DataFrame, settings: build.RunS
         build.start_output(frame, port, step, f"validate/{step.name}", settings, once=False)
     except Py4JJavaError as problem:
         raise UserError(plain_reason(problem)) from problem
-    topics = [port] if isinstance(port, Topic) else [port.topic] if isinstance(port, View) else []
-    for topic in topics:
-        if settings.source_format == "ottla":
-            options = {**settings.client_options(), **topic.options, "topic": topic.name}
-            write_options(options, StructType().add("value", BinaryType()))
+    topic = port.topic if isinstance(port, View) else port
+    if isinstance(topic, Topic) and settings.source_format == "ottla":
+        from ottla.pipelines.writer import write_options  # PySpark 4.0 lacks its base class
+
+        options = {**settings.client_options(), **topic.options, "topic": topic.name}
+        write_options(options, StructType().add("value", BinaryType()))
     table = port.delta if isinstance(port, View) else port
     if not isinstance(table, Topic | SparkTable):
         check_table(frame, table, overwrite=step.output_mode == "complete")
