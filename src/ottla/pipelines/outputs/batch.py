@@ -11,12 +11,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from ottla.connect.databases import dialect_of
 from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable
 
+_NO_KEYS = ("map", "variant")
 _ROW, _NEWEST = "__ottla_row", "__ottla_newest"
 
 
@@ -40,9 +42,10 @@ def check_table(frame: DataFrame, port: Port, *, overwrite: bool) -> None:
 
     rows = table_columns(frame)
     name, options = table_format(port)
-    keys = json.loads(options.get("keys", "[]"))
-    if keys and not overwrite:
-        rows = newest_of_each(rows, keys, port.node)
+    for key in json.loads(options.get("keys", "[]")):
+        kind = rows.schema[key].dataType.typeName()
+        if kind in _NO_KEYS:
+            raise UserError(f"the key {key!r} of {port.node} is {kind}, which no table can look up: use another column")
     lower = output_options({option.lower(): value for option, value in options.items()})
     module = next(source for source in FORMATS if source.name() == name).module
     output = importlib.import_module(f"ottla.pipelines.outputs.{module}").make(lower, overwrite=overwrite)
@@ -54,6 +57,8 @@ def check_table(frame: DataFrame, port: Port, *, overwrite: bool) -> None:
         raise UserError(f"{port.node} needs a column beside those of partition_by")
     if isinstance(port, Files):
         output.check(schema)
+    if isinstance(port, SqlTable):
+        dialect_of(output.uri)
 
 
 def write_format(
