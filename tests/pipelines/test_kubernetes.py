@@ -21,7 +21,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from ottla.pipelines.session import use_java
+from ottla.pipelines.session import _worker_python, use_java
 from ottla.tables.query import topic_table
 from tests.interop.ottla_server import ROOT
 from tests.pipelines.conftest import Topics
@@ -201,11 +201,13 @@ def _run(cluster: Kubernetes, ottla_server: Any, store: Any, jars: str, tmp_path
     environment.pop("PYTHONPATH", None)
     pod, words = _driver(cluster, ottla_server.bootstrap_servers, store.endpoint, tmp_path)
     cluster.set_status(pod, **running())
-    kubelet = Kubelet(cluster, tmp_path, environment)
+    # Spark starts the Python of one name everywhere: in the driver it has an Ottla, in the executors it is the bare one.
+    kubelet = Kubelet(cluster, tmp_path, {**environment, "PATH": f"{bare.parent}:{environment['PATH']}"})
+    own = {"PATH": f"{Path(_worker_python()).parent}:{environment['PATH']}", "PYSPARK_PYTHON": "python3"}
     log = tmp_path / "driver.log"
     with log.open("wb") as file:
         driver = subprocess.Popen(
-            words, env={**environment, "PYSPARK_PYTHON": str(bare), "SPARK_LOCAL_IP": "127.0.0.1"},
+            words, env={**environment, **own, "SPARK_LOCAL_IP": "127.0.0.1"},
             cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
