@@ -153,6 +153,7 @@ def kubernetes(folder: Path) -> Iterator[Kubernetes]:
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-key-file", str(folder / "accounts.key"),
             "--service-account-signing-key-file", str(folder / "accounts.key"),
+            "--feature-gates", "WatchList=false",  # it needs a newer etcd than Debian has
             "--service-cluster-ip-range", "10.96.0.0/24", "--endpoint-reconciler-type", "none",
         ],
     }  # fmt: skip
