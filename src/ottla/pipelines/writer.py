@@ -26,7 +26,7 @@ from ottla.connect.exactly_once import ExactlyOnce, Fenced
 from ottla.connect.markers import markers_of
 from ottla.connect.sender import Outgoing, Sender, WrittenRows
 from ottla.model.user_error import UserError
-from ottla.pipelines.content import Content
+from ottla.pipelines.content import IDENTITY, Content
 from ottla.pipelines.options import boolean, client_options, whole
 from ottla.pipelines.unfinished import expired_batch
 
@@ -44,7 +44,9 @@ _TYPES = {
     "topic": ("string",),
     "partition": ("integer",),
     "headers": ("array",),
+    IDENTITY: ("string", "binary"),
 }
+_BYTES = {"key", "value", IDENTITY}
 _OTHERWISE = ": the query or its parallelism changed in the middle of a batch. Start it as it was once more, or with a new checkpoint"
 _EXPIRED = (
     "the markers of batch {version} of {application} are gone: the batch was planned longer ago than the brokers keep them "
@@ -181,7 +183,7 @@ def write_task(
             if options.expired_version == version:
                 raise UserError(_EXPIRED.format(version=version, application=application))
             try:
-                outcome = attempt.write(records, content.checksum)
+                outcome = attempt.write(records, content.identities)
             except Fenced:
                 # A twin (speculative execution, a retry of a task that was thought dead) does the same work. Failing here
                 # would have Spark begin a third attempt, which fences the twin in turn: its end is awaited.
@@ -234,16 +236,16 @@ def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool
 def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None, content: Content) -> Iterator[Outgoing]:
     for batch in batches:
         columns: dict[str, list[Any]] = {}
-        for name in ("key", "value", "topic", "partition", "headers"):
+        for name in ("key", "value", "topic", "partition", "headers", IDENTITY):
             index = batch.schema.get_field_index(name)
             if index >= 0:
                 columns[name] = (
-                    _bytes(batch.column(index)) if name in {"key", "value"} else batch.column(index).to_pylist()
+                    _bytes(batch.column(index)) if name in _BYTES else batch.column(index).to_pylist()
                 )
         rows = batch.num_rows
         nothing: list[Any] = [None] * rows
         keys, values = columns.get("key", nothing), columns["value"]
-        content.add(keys, values)
+        content.add(keys, values, columns.get(IDENTITY))
         topics = [topic] * rows if topic is not None else columns["topic"]
         partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
         for name, key, value, partition, row_headers in zip(topics, keys, values, partitions, headers, strict=True):
