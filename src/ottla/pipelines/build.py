@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
-from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files, spark_location
 from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.content import IDENTITY
 from ottla.pipelines.options import PINS
@@ -55,6 +55,10 @@ class RunSettings:
     """None stands for MAX_OFFSETS_PER_TRIGGER, 0 for no limit."""
     made_here: frozenset[str] = frozenset()
     """Topics that a backfill writes itself: they are read from the broker and from their beginning."""
+
+    def checkpoint_of(self, name: str) -> str:
+        """The folder of a pipeline, or of a query (PIPELINE/QUERY)."""
+        return f"{self.checkpoints}/{name}"
 
     def client_options(self) -> dict[str, str]:
         client_settings = {"bootstrap.servers": self.bootstrap_servers, **self.client}
@@ -219,7 +223,7 @@ def start_output(
     frame: DataFrame, port: Port, step: Step, name: str, settings: RunSettings, *, once: bool
 ) -> DataStreamWriter:
     """A writer that is ready to start, with its checkpoint and trigger."""
-    checkpoint = f"{settings.checkpoints}/{name}"
+    checkpoint = settings.checkpoint_of(name)
     # Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once.
     if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
         writer = (
@@ -234,7 +238,9 @@ def start_output(
             _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
         )
     writer = (
-        writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
+        writer.queryName(name.replace("/", "."))
+        .outputMode(step.output_mode)
+        .option("checkpointLocation", spark_location(checkpoint))
     )
     return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger_of(step, settings))
 

@@ -18,11 +18,15 @@ from urllib.parse import unquote, urlsplit
 from ottla.model.user_error import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://?(?=[^/]|/)")
 _OBJECT_STORES = ("s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "oci", "cosn", "oss")
-_NOTE = "ottla.json"
+_NOTE, _FINISHED = "ottla.json", "ottla.finished.json"
+HOLDER, LETTER_FORMATS = "ottla.driver.json", "ottla.letters.json"
+_OWN_FILES = (_NOTE, _FINISHED, HOLDER, LETTER_FORMATS)
 _NOTE_VERSION = 1
 
 
@@ -46,6 +50,11 @@ def checkpoint_root(location: str) -> str:
     if parts.netloc not in {"", "localhost"}:
         raise UserError(f"the checkpoints {location} name the host {parts.netloc}: a local folder is file:///PATH")
     return os.path.abspath(unquote(parts.path))
+
+
+def spark_location(path: str) -> str:
+    """A path below `checkpoint_root` as Spark and Hadoop must see it: without a scheme, fs.defaultFS would decide."""
+    return f"file://{path}" if scheme_of(path) == "file" else path
 
 
 def is_object_store(location: str) -> bool:
@@ -75,6 +84,8 @@ class LocalFiles:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except IsADirectoryError:
+            return _joined(self, path)
         except (OSError, ValueError) as problem:
             raise UserError(f"the checkpoint file {path} cannot be read: {problem}") from problem
 
@@ -93,7 +104,10 @@ class LocalFiles:
         return True
 
     def write(self, path: str, text: str) -> None:
-        os.replace(self._written(path, text), path)
+        fresh = self._written(path, text)
+        if os.path.isdir(path):  # of a Spark Connect client
+            shutil.rmtree(path)
+        os.replace(fresh, path)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
@@ -117,6 +131,12 @@ class LocalFiles:
         return fresh
 
 
+def _joined(files: CheckpointFiles, path: str) -> str | None:
+    """A file that a Spark Connect client wrote is a folder of parts. None while that client is writing."""
+    parts = [name for name in files.names(path) if name.startswith("part-")]
+    return "".join(files.read(f"{path}/{name}") or "" for name in parts) if parts else None
+
+
 class HadoopFiles:
     """Through the JVM of the session (py4j)."""
 
@@ -132,9 +152,8 @@ class HadoopFiles:
         place = self._path(path)
         if not self._system.exists(place):
             return None
-        if self._system.getFileStatus(place).isDirectory():  # a Spark Connect client wrote it
-            parts = [name for name in self.names(path) if name.startswith("part-")]
-            return "".join(self.read(f"{path}/{name}") or "" for name in parts)
+        if self._system.getFileStatus(place).isDirectory():
+            return _joined(self, path)
         stream = self._system.open(place)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -182,7 +201,7 @@ class ConnectFiles:
         from pyspark.errors import AnalysisException
 
         try:
-            rows = self._spark.read.text(path, wholetext=True).collect()
+            rows = self._spark.read.text(spark_location(path), wholetext=True).collect()
         except AnalysisException:
             return None
         return "".join(row[0] for row in rows)
@@ -193,7 +212,7 @@ class ConnectFiles:
 
         try:
             reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-            rows = reader.load(path).select("path").collect()
+            rows = reader.load(spark_location(path)).select("path").collect()
         except AnalysisException:
             return []
         below_path = [str(row[0]).partition(path.partition(":")[2].strip("/") or path)[2] for row in rows]
@@ -207,7 +226,7 @@ class ConnectFiles:
 
     def write(self, path: str, text: str) -> None:
         rows = self._spark.createDataFrame([(text,)], "value string")
-        rows.coalesce(1).write.mode("overwrite").text(path)
+        rows.coalesce(1).write.mode("overwrite").text(spark_location(path))
 
     def remove(self, path: str) -> None:
         raise UserError(f"a Spark Connect client cannot remove {path}: run this with --master instead of --remote")
@@ -248,6 +267,10 @@ class Checkpoint:
     files: CheckpointFiles
     folder: str
 
+    @property
+    def pipeline(self) -> str:
+        return self.folder.rpartition("/")[2]
+
     def note(self) -> dict[str, Any]:
         """Empty for a checkpoint that is new, or of a version before."""
         text = self.files.read(f"{self.folder}/{_NOTE}")
@@ -269,8 +292,21 @@ class Checkpoint:
             self.files.write(path, text)  # a driver died before it had written the file that it made
         return self.note()
 
+    def note_finished(self, queries: Iterable[str]) -> None:
+        """A run over everything that was there (`--once`, a backfill) has come to the end of all these queries."""
+        content = {"version": _NOTE_VERSION, "queries": sorted(queries)}
+        self.files.write(f"{self.folder}/{_FINISHED}", json.dumps(content))
+
+    def finished(self) -> set[str]:
+        """The queries that such a run has ended."""
+        try:
+            return set(json.loads(self.files.read(f"{self.folder}/{_FINISHED}") or "{}").get("queries", ()))
+        except ValueError as problem:
+            raise UserError(f"{self.folder}/{_FINISHED} is not JSON: {problem}") from problem
+
     def queries(self) -> list[str]:
-        return [name for name in self.files.names(self.folder) if self.files.names(f"{self.folder}/{name}")]
+        names = [name for name in self.files.names(self.folder) if name not in _OWN_FILES]
+        return [name for name in names if self.files.names(f"{self.folder}/{name}")]
 
     def query_id(self, query: str) -> str | None:
         """The id that the query keeps for as long as its checkpoint exists; None before its first start."""
