@@ -182,6 +182,11 @@ class ExactlyOnce:
         if too_long is not None:
             raise too_long from problem
 
+    @property
+    def timeout_s(self) -> float:
+        """How long a transaction of any attempt at this work can last."""
+        return self._transactions.timeout_s
+
     def done_by_another(self, timeout_s: float) -> Marker | None:
         """What the attempt that fenced this one wrote, as soon as it has; None when it does not come to an end."""
         deadline = time.monotonic() + timeout_s

@@ -28,6 +28,7 @@ from ottla.pipelines.ports import Delta, Port, SparkTable, SqlTable, Topic, Topi
 from ottla.pipelines.positions import RESERVED_KEY
 from ottla.pipelines.topic_tables import changes as table_changes
 from ottla.pipelines.topic_tables import newest_rows
+from ottla.pipelines.unfinished import UNFINISHED
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -258,7 +259,11 @@ def _batch_function(
         note = {"ottla.batch": str(batch_id), "ottla.offsets": json.dumps(_merged(stored.offsets(query, batch_id)))}
         work = Work(application=application, version=batch_id, note=note)
         # The first batch that a process sees may be a repeated one, and a batch that failed is.
-        writing = {"checkpointLocation": checkpoint, "newVersion": str(0 <= tried < batch_id).lower()}
+        planned_ms = stored.planned_ms(query, batch_id)
+        writing = {
+            UNFINISHED: "" if planned_ms is None else f"{batch_id}:{planned_ms}",
+            "newVersion": str(0 <= tried < batch_id).lower(),
+        }
         tried = batch_id
         if isinstance(port, Topic):
             _write_topic(_topic_rows(frame, port, settings), port, settings, work, writing)

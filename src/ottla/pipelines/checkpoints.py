@@ -318,8 +318,21 @@ class Checkpoint:
 
     def last_offsets(self, query: str) -> list[dict[str, Any]]:
         """The positions of each input after the last planned batch, as Spark's offset log has them."""
-        batches = [int(name) for name in self.files.names(f"{self.folder}/{query}/offsets") if name.isdigit()]
-        return self.offsets(query, max(batches)) if batches else []
+        batch = self.last_batch(query)
+        return [] if batch is None else self.offsets(query, batch)
+
+    def last_batch(self, query: str) -> int | None:
+        """The number of the last planned batch."""
+        names = self.files.names(f"{self.folder}/{query}/offsets")
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def planned_ms(self, query: str, batch_id: int) -> int | None:
+        """When Spark planned the batch. None if its file is half written, which Spark reports."""
+        text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""
+        try:
+            return int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            return None
 
     def offsets(self, query: str, batch_id: int) -> list[dict[str, Any]]:
         text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""

@@ -24,7 +24,7 @@ from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.analysis import branches_of, check_output
-from ottla.pipelines.checkpoints import Checkpoint, open_files, spark_location
+from ottla.pipelines.checkpoints import Checkpoint, open_files, scheme_of, spark_location
 from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over, with_stored_names
 from ottla.pipelines.driver_lock import DriverLock
 from ottla.pipelines.identity import check_identity
@@ -34,6 +34,7 @@ from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.topics import create_outputs, existing_topics
+from ottla.pipelines.unfinished import UNFINISHED, unfinished_batch
 from ottla.tables.topics import TopicMetadata, settings_from
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class PipelineRun:
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
+        self._checkpoint: Checkpoint | None = None
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
@@ -149,7 +151,7 @@ class PipelineRun:
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
-            queries.append(Running(name=name, step=step, start=_starter(step, writer)))
+            queries.append(Running(name=name, step=step, start=self._starter(step, writer, name)))
         return queries + [self._dead_letters(query, once=once) for query in self._letters if query.step is step]
 
     def _frames(self, step: Step) -> Mapping[str, DataFrame]:
@@ -198,7 +200,19 @@ class PipelineRun:
             letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
         trigger = build.trigger_of(query.step, settings)
         letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=trigger)
-        return Running(name=name, step=query.step, start=_starter(query.step, letters))
+        return Running(name=name, step=query.step, start=self._starter(query.step, letters, name))
+
+    def _starter(self, step: Step, writer: DataStreamWriter, name: str) -> Callable[[], StreamingQuery]:
+        """A writer reads local checkpoints itself: whether it repeats a batch whose markers may have expired."""
+        checkpoint, query = self._checkpoint, name.partition("/")[2]
+        reads_itself = scheme_of(self.settings.checkpoints) == "file" or self.settings.source_format != "ottla"
+
+        def start() -> StreamingQuery:
+            if checkpoint is not None and not reads_itself:
+                writer.option(UNFINISHED, unfinished_batch(checkpoint, query))
+            return _patiently(step, writer.start)
+
+        return start
 
     def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
         """All of `mine` to their ends, a few at a time: each starts Python workers that must come up in seconds."""
@@ -287,14 +301,10 @@ class PipelineRun:
         create_outputs(settings, self.steps, there)
         note = checkpoint.noted(id=uuid.uuid4().hex, cluster=present.cluster_id)
         with DriverLock(client, checkpoint, note["id"]) as lock:
-            self._lock = lock
+            self._lock, self._checkpoint = lock, checkpoint
             checkpoint.sweep()
             self._letters = with_stored_names(letter_queries(self.steps), checkpoint)
             yield checkpoint
-
-
-def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
-    return lambda: _patiently(step, writer.start)
 
 
 def _patiently(step: Step, function: Callable[[], Result]) -> Result:
