@@ -81,6 +81,21 @@ def test_a_new_first_reader_with_another_format_repeats_no_letter(spark, topics,
     assert run("n string") == {b"{": 2, b'{"n": "one"}': 1}
 
 
+def test_a_step_reads_the_letters_of_its_own_run(spark, topics, committed, tmp_path):
+    """`once` ran the reader of the letters beside the step that brings them."""
+    name = topics.new("read", 1)
+    topics.send(name, [(b"a", b"{"), (b"b", b'{"n": 1}')])
+    made = Pipeline(f"{name}-p")
+
+    @made.step(reads={"letters": topic(f"{name}.bad", value="text")}, writes=topic(f"{name}-repaired", value="text"))
+    def repair(letters):
+        return letters.select("value")
+
+    made.step(reads={"rows": numbers(name)}, writes=topic(f"{name}-out", value="json"))(copied)
+    PipelineRun(spark, made, RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path))).once()
+    assert [row["value"] for row in committed(f"{name}-repaired")] == [b"{"]
+
+
 def queries_of(folder, *formats):
     """The names that a run gives, and the folders that Spark makes for them."""
     ports = [numbers("orders", schema, value) for value, schema in formats]
