@@ -28,6 +28,7 @@ from ottla.pipelines.checkpoints import (
     checkpoint_root,
     open_files,
 )
+from ottla.pipelines.dead_letters import letter_queries, with_stored_names
 from ottla.pipelines.driver_lock import DriverFenced, DriverLock
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.pins import refuse_remote_tables
@@ -172,6 +173,36 @@ def test_a_checkpoint_of_a_later_version_is_refused(tmp_path):
     checkpoint = stored(tmp_path, {"cluster": "here", "version": 2}, Positions(offsets=AT_3))
     with pytest.raises(UserError, match="has version 2, this Ottla reads up to 1"):
         check_identity(reading("in"), checkpoint, HERE)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        ("ottla.json", "{", "ottla.json is not JSON"),
+        ("ottla.json", "[]", "ottla.json is not JSON with names and values: it is damaged"),
+        ("ottla.letters.json", "7", "ottla.letters.json is not JSON with"),
+        ("copy/offsets/10", 'v1\n{}\n{"in": {"0"', "the positions in .*/copy/offsets/10 are damaged"),
+        ("copy/metadata", "{", "does not name its query"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(tmp_path, path, text, words):
+    checkpoint = stored(tmp_path, {"cluster": "here"}, Positions(offsets=AT_3))
+    (tmp_path / "copying" / path).write_text(text)
+    with pytest.raises(UserError, match=words) as refusal:
+        check_identity(copying_pipeline("in"), checkpoint, HERE)
+        with_stored_names(letter_queries(copying_pipeline("in").steps), checkpoint)
+        checkpoint.query_id("copy")
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def copying_pipeline(name):
+    made = Pipeline("copying")
+    made.step(reads={"rows": topic(name, value="json", schema="n int", dead_letter="bad")}, writes=topic("out"))(copy)
+    return made
+
+
+def copy(rows):
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -336,9 +367,7 @@ def test_a_driver_that_is_gone_is_fenced_and_notices(topics, tmp_path, monkeypat
     assert json.loads(holder_file.read_text())["running"] is False
 
 
-def test_a_driver_that_does_not_know_that_it_was_fenced_leaves_the_note_of_its_successor(
-    topics, tmp_path, monkeypatch
-):
+def test_a_driver_that_does_not_know_that_it_was_fenced_leaves_the_note_of_its_successor(topics, tmp_path, monkeypatch):
     """It was paused, and ends before its next heartbeat. A third driver must be refused while the successor runs."""
     monkeypatch.setattr(driver_lock, "WATCH_S", 60.0)
     checkpoint = Checkpoint(LocalFiles(), str(tmp_path / "p"))
@@ -420,7 +449,9 @@ def test_a_reset_forgets_positions_and_markers(spark, topics, committed, tmp_pat
     assert CliRunner().invoke(ottla, words, input="n\n").exit_code == 1
     with Broker() as elsewhere:
         away = CliRunner().invoke(ottla, [*words[:-1], elsewhere.bootstrap_servers, "--yes"])
-        assert re.search(r"belongs to the cluster \S+, and this is the cluster \S+: give --bootstrap-servers", away.output)
+        assert re.search(
+            r"belongs to the cluster \S+, and this is the cluster \S+: give --bootstrap-servers", away.output
+        )
         gone = tmp_path / "gone"
         shutil.copytree(tmp_path / "state" / "checkpoints" / "copying", gone / "checkpoints" / "copying")
         words_gone = ["pipeline", "reset", "copying", "--state", str(gone), "-b", elsewhere.bootstrap_servers, "--yes"]

@@ -18,10 +18,10 @@ from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.pipelines import switch as switching
 from ottla.pipelines.build import _starting
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles
 from ottla.pipelines.pipeline import Pipeline, written_nodes
 from ottla.pipelines.ports import delta, table_of, topic, view
 from ottla.pipelines.reasons import plain_reason
-from ottla.pipelines.checkpoints import Checkpoint, LocalFiles
 from ottla.pipelines.run import backfilled
 from ottla.testing import Broker
 
@@ -108,7 +108,12 @@ def test_dead_letters_come_before_the_steps_that_read_them():
         ["topic:in.bad-v2"], ["delta:tables/totals-v2"], ["topic:in"],
     ]  # fmt: skip
     assert new.steps[2].reads["rows"].dead_letter == "in.bad-v2"
-    assert written_nodes(new.steps[2]) == ["view:totals-v2", "topic:totals-v2", "delta:tables/totals-v2", "topic:in.bad-v2"]
+    assert written_nodes(new.steps[2]) == [
+        "view:totals-v2",
+        "topic:totals-v2",
+        "delta:tables/totals-v2",
+        "topic:in.bad-v2",
+    ]
     # A retry writes the input that its letters come from, which is no circle of outputs.
     retry = Pipeline("retry")
     source = topic("in", value="json", schema="n int", dead_letter="in.bad")
@@ -148,7 +153,9 @@ def last(rows):
 
 @pytest.mark.parametrize("option", ["txnAppId", "txnVersion", "newVersion", "checkpointLocation", "topic"])
 def test_options_that_the_pipeline_sets_are_refused(option):
-    with pytest.raises(ValueError, match=f"the option {option} of the topic a is set by the pipeline itself: leave it out"):
+    with pytest.raises(
+        ValueError, match=f"the option {option} of the topic a is set by the pipeline itself: leave it out"
+    ):
         topic("a", options={"kafka.linger.ms": "5", option: "1"})
 
 

@@ -137,7 +137,9 @@ def test_a_staged_file_that_is_lost_is_no_moved_file(path, monkeypatch, of_versi
         run("files", 2, [batch(4)], path=path)
         assert numbers(path) == [1, 4]
         return
-    with pytest.raises(UserError, match=r"^2 files of batch 1 are neither staged nor in .*00000-0.parquet: restore them, or"):
+    with pytest.raises(
+        UserError, match=r"^2 files of batch 1 are neither staged nor in .*00000-0.parquet: restore them, or"
+    ):
         writer("files", 1, path=path)
     store, root = locate(path).file_system()
     with store.open_output_stream(f"{root}/_ottla/app_1-{DIGEST}.moved") as stream:

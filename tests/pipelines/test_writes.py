@@ -20,10 +20,10 @@ from ottla.connect.transactions import Transactions
 from ottla.model.user_error import UserError
 from ottla.pipelines import writer
 from ottla.pipelines.build import RunSettings
+from ottla.pipelines.checkpoints import Checkpoint, HadoopFiles, LocalFiles
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import topic
 from ottla.pipelines.run import PipelineRun, StepFailed
-from ottla.pipelines.checkpoints import Checkpoint, HadoopFiles, LocalFiles
 from ottla.pipelines.unfinished import expired_batch, local_unfinished_batch, retention_ms, unfinished_batch
 from ottla.pipelines.writer import BatchWriter, StreamWriter, write_options, write_task
 
@@ -387,7 +387,9 @@ def test_a_resubmitted_stage_counts_attempts_from_0_again(monkeypatch, topics, c
     assert lost.rows == 1
     assert sorted(row["value"] for row in committed(tasks.topic)) == [b"a", b"b", b"c"]
     tasks.run(8, 1, "d", attempt_id=61)
-    with pytest.raises(UserError, match="was written by task 1 with 1 rows, and now has no rows: the query or its para"):
+    with pytest.raises(
+        UserError, match="was written by task 1 with 1 rows, and now has no rows: the query or its para"
+    ):
         tasks.commit(8, tasks.run(8, 0, "d", attempt_id=60), tasks.run(8, 1, attempt_id=62))
 
 

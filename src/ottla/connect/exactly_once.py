@@ -121,7 +121,11 @@ class ExactlyOnce:
             written = sender.send(records)
             sender.flush()
             self._end(
-                {self._task: Marker(version=self.version, rows=written.rows, size=written.size, identities=identities())}
+                {
+                    self._task: Marker(
+                        version=self.version, rows=written.rows, size=written.size, identities=identities()
+                    )
+                }
                 | self._older_markers()
             )
         except BaseException as problem:  # any error: the transaction must not stay open; raised again below

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -117,7 +118,7 @@ class LocalFiles:
 
     def _written(self, path: str, text: str) -> str:
         folder = os.path.dirname(path)
-        fresh = f"{path}.{os.getpid()}.new"
+        fresh = f"{path}.{uuid.uuid4().hex}.new"  # containers that share a disk have equal process ids
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)  # Spark's state stores in it hold records
         except OSError as problem:
@@ -125,6 +126,8 @@ class LocalFiles:
         try:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as problem:
             self.remove(fresh)
             raise UserError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
@@ -273,17 +276,26 @@ class Checkpoint:
 
     def note(self) -> dict[str, Any]:
         """Empty for a checkpoint that is new, or of a version before."""
-        text = self.files.read(f"{self.folder}/{_NOTE}")
+        return self.read(_NOTE)
+
+    def read(self, name: str) -> dict[str, Any]:
+        """The content of a file of our own; empty if the file is missing, or was cut off by a crash before its first byte."""
+        text = self.files.read(f"{self.folder}/{name}")
         try:
-            stored = json.loads(text or "{}")
+            content = json.loads(text or "{}")
         except ValueError as problem:
-            raise UserError(f"{self.folder}/{_NOTE} is not JSON: {problem}") from problem
-        if stored.get("version", _NOTE_VERSION) > _NOTE_VERSION:
+            raise UserError(f"{self.folder}/{name} is not JSON: {problem}") from problem
+        if not isinstance(content, dict):
+            raise UserError(f"{self.folder}/{name} is not JSON with names and values: it is damaged")
+        if content.get("version", _NOTE_VERSION) > _NOTE_VERSION:
             raise UserError(
-                f"the checkpoint {self.folder} has version {stored['version']}, this Ottla reads up to {_NOTE_VERSION}: "
+                f"the checkpoint {self.folder} has version {content['version']}, this Ottla reads up to {_NOTE_VERSION}: "
                 "upgrade Ottla, or use other --checkpoints"
             )
-        return dict(stored)
+        return content
+
+    def write(self, name: str, **facts: Any) -> None:
+        self.files.write(f"{self.folder}/{name}", json.dumps({"version": _NOTE_VERSION, **facts}))
 
     def noted(self, **facts: Any) -> dict[str, Any]:
         """Our note, written with these facts by the first driver of the checkpoint."""
@@ -294,15 +306,11 @@ class Checkpoint:
 
     def note_finished(self, queries: Iterable[str]) -> None:
         """A run over everything that was there (`--once`, a backfill) has come to the end of all these queries."""
-        content = {"version": _NOTE_VERSION, "queries": sorted(queries)}
-        self.files.write(f"{self.folder}/{_FINISHED}", json.dumps(content))
+        self.write(_FINISHED, queries=sorted(queries))
 
     def finished(self) -> set[str]:
         """The queries that such a run has ended."""
-        try:
-            return set(json.loads(self.files.read(f"{self.folder}/{_FINISHED}") or "{}").get("queries", ()))
-        except ValueError as problem:
-            raise UserError(f"{self.folder}/{_FINISHED} is not JSON: {problem}") from problem
+        return set(self.read(_FINISHED).get("queries", ()))
 
     def queries(self) -> list[str]:
         names = [name for name in self.files.names(self.folder) if name not in _OWN_FILES]
@@ -335,8 +343,12 @@ class Checkpoint:
             return None
 
     def offsets(self, query: str, batch_id: int) -> list[dict[str, Any]]:
-        text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""
-        return [json.loads(line) for line in text.splitlines()[2:] if line.startswith("{")]
+        path = f"{self.folder}/{query}/offsets/{batch_id}"
+        text = self.files.read(path) or ""
+        try:
+            return [json.loads(line) for line in text.splitlines()[2:] if line.startswith("{")]
+        except ValueError as problem:
+            raise UserError(f"the positions in {path} are damaged: {problem}") from problem
 
     def sweep(self) -> None:
         """Removes the half-written file of a driver that died while it planned its first batch.

@@ -39,9 +39,7 @@ class Content:
 
     def differs_from(self, marker: Marker) -> bool:
         """Markers of earlier versions count the rows only: their checksum is over values."""
-        return self._rows != marker.rows or (
-            marker.identities is not None and marker.identities != self.identities()
-        )
+        return self._rows != marker.rows or (marker.identities is not None and marker.identities != self.identities())
 
     def __str__(self) -> str:
         return f"{self._rows} rows of {self._size} bytes"

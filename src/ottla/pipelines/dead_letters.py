@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from ottla.model.user_error import UserError
 from ottla.pipelines.checkpoints import LETTER_FORMATS, Checkpoint, scheme_of
 from ottla.pipelines.codecs import decoded
 from ottla.pipelines.pipeline import Step
@@ -80,13 +78,10 @@ def with_stored_names(queries: list[LetterQuery], checkpoint: Checkpoint) -> lis
     A format keeps its checkpoint, whichever step reads the topic first. A format without a checkpoint goes on with that of a
     format that no step reads any more: its schema was changed.
     """
-    path = f"{checkpoint.folder}/{LETTER_FORMATS}"
-    try:
-        noted: dict[str, str] = json.loads(checkpoint.files.read(path) or "{}").get("formats", {})
-    except ValueError as problem:
-        raise UserError(f"{path} is not JSON: {problem}") from problem
+    noted: dict[str, str] = checkpoint.read(LETTER_FORMATS).get("formats", {})
     # Checkpoints of an earlier version have no note: their names are those that the order of the steps gives.
-    formats = {query.name: _format_of(query) for query in queries if query.name in checkpoint.queries()} | noted
+    stored = set(checkpoint.queries())
+    formats = {query.name: _format_of(query) for query in queries if query.name in stored} | noted
     rests: list[LetterQuery] = []
     free = dict(formats)
     for query in queries:
@@ -99,11 +94,15 @@ def with_stored_names(queries: list[LetterQuery], checkpoint: Checkpoint) -> lis
     for query in rests:
         left = [name for name in free if _is_input(name, query)]
         kind = query.topic.value.kind
-        query.name = min(left, key=lambda name: not free[name].startswith(f"{kind} ")) if left else _new_name(query, formats)
+        query.name = (
+            min(left, key=lambda name: not free[name].startswith(f"{kind} "))
+            if left
+            else _new_name(query, stored | set(formats))
+        )
         free.pop(query.name, None)
         formats[query.name] = _format_of(query)
     if formats != noted:
-        checkpoint.files.write(path, json.dumps({"version": 1, "formats": formats}))
+        checkpoint.write(LETTER_FORMATS, formats=formats)
     return queries
 
 

@@ -132,7 +132,9 @@ def written_nodes(step: Step) -> list[str]:
 def output_nodes(step: Step) -> list[str]:
     """A view is read by the names of its topic and its table, too."""
     views = [port for port in step.writes.values() if isinstance(port, View)]
-    return [port.node for port in [*step.writes.values(), *(part for view in views for part in (view.topic, view.delta))]]
+    return [
+        port.node for port in [*step.writes.values(), *(part for view in views for part in (view.topic, view.delta))]
+    ]
 
 
 def query_name(step: Step, branch: str) -> str:

@@ -14,8 +14,9 @@ from ottla.pipelines.input_groups import forget_groups, group_of
 from ottla.tables.topics import TopicMetadata, settings_from
 
 if TYPE_CHECKING:
-    from ottla.client.settings import ClientSettings
     from pyspark.sql import SparkSession
+
+    from ottla.client.settings import ClientSettings
 
 
 def local_session(settings: Mapping[str, str]) -> SparkSession:
@@ -54,8 +55,7 @@ def reset(checkpoint: Checkpoint, client: Mapping[str, str], *, cluster_gone: bo
     with lock or nullcontext():
         forgotten = sum(len(forget_markers(client, query_id)) for query_id in queries.values() if query_id is not None)
         forget_groups(client, [group_of(checkpoint.pipeline, query) for query in queries])
-        checkpoint.files.remove(checkpoint.folder)
-    checkpoint.files.remove(checkpoint.folder)  # with what the end of the lock wrote
+        checkpoint.files.remove(checkpoint.folder)  # with the file of the lock, which writes its end to that file only
     return forgotten
 
 

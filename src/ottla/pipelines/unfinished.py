@@ -66,4 +66,3 @@ def retention_ms(client: Mapping[str, str]) -> int:
     except KafkaException:
         entry = None
     return int(entry.value if entry is not None and entry.value else _RETENTION_MINUTES) * 60_000
-

@@ -220,8 +220,14 @@ def check_tasks(options: WriteOptions, messages: Sequence[WriterCommitMessage | 
     for the marker of an attempt before, so the driver looks, unless the ids show that each task ran once.
     """
     commits = [message for message in messages if isinstance(message, TaskCommit)]
-    unchecked = {commit.task for commit in commits if not commit.repeatable and not commit.rows} if _ran_again(commits) else set()
-    application = next((commit.application for commit in commits if commit.repeatable or commit.task in unchecked), None)
+    unchecked = (
+        {commit.task for commit in commits if not commit.repeatable and not commit.rows}
+        if _ran_again(commits)
+        else set()
+    )
+    application = next(
+        (commit.application for commit in commits if commit.repeatable or commit.task in unchecked), None
+    )
     if application is None or not options.exactly_once:
         return
     for task, marker in sorted(markers_of(options.client, application).items()):
@@ -258,9 +264,7 @@ def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None, content: Cont
         for name in ("key", "value", "topic", "partition", "headers", IDENTITY):
             index = batch.schema.get_field_index(name)
             if index >= 0:
-                columns[name] = (
-                    _bytes(batch.column(index)) if name in _BYTES else batch.column(index).to_pylist()
-                )
+                columns[name] = _bytes(batch.column(index)) if name in _BYTES else batch.column(index).to_pylist()
         rows = batch.num_rows
         nothing: list[Any] = [None] * rows
         keys, values = columns.get("key", nothing), columns["value"]
