@@ -188,10 +188,14 @@ def test_a_checkpoint_of_a_later_version_is_refused(tmp_path):
 def test_a_damaged_file_is_one_sentence(tmp_path, path, text, words):
     checkpoint = stored(tmp_path, {"cluster": "here"}, Positions(offsets=AT_3))
     (tmp_path / "copying" / path).write_text(text)
-    with pytest.raises(UserError, match=words) as refusal:
+
+    def look():
         check_identity(copying_pipeline("in"), checkpoint, HERE)
         with_stored_names(letter_queries(copying_pipeline("in").steps), checkpoint)
         checkpoint.query_id("copy")
+
+    with pytest.raises(UserError, match=words) as refusal:
+        look()
     assert len(str(refusal.value).splitlines()) == 1
 
 

@@ -194,15 +194,18 @@ def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
 
 
 def _identity(frame: DataFrame, key: str | None) -> list[Column]:
-    """What identifies a row of a repeated batch, where neither its key nor its value does (content.py).
+    """What identifies a row of a repeated batch, where its value does not (content.py).
 
     A repeated batch may add doubles in a different order, so that a value differs in its last bit.
     """
     fields = {field.name: field.dataType for field in frame.schema if not field.name.startswith("_")}
     stable = [F.col(column_name(name)) for name, kind in fields.items() if _is_stable(kind)]
-    if len(stable) == len(fields) or (key is not None and _is_stable(frame.schema[key].dataType)):
+    if len(stable) == len(fields):
         return []
-    return [F.xxhash64(*stable).cast("string").alias(IDENTITY) if stable else F.lit("").alias(IDENTITY)]
+    identity = F.xxhash64(*stable) if stable else F.lit(0)  # of no columns: only the number of rows is compared
+    if key is not None and _is_stable(frame.schema[key].dataType):
+        identity = F.when(F.col(column_name(key)).isNotNull(), F.xxhash64(column_name(key))).otherwise(identity)
+    return [identity.cast("string").alias(IDENTITY)]
 
 
 def _is_stable(kind: DataType) -> bool:
@@ -259,10 +262,11 @@ def _batch_function(
         note = {"ottla.batch": str(batch_id), "ottla.offsets": json.dumps(_merged(stored.offsets(query, batch_id)))}
         work = Work(application=application, version=batch_id, note=note)
         # The first batch that a process sees may be a repeated one, and a batch that failed is.
-        planned_ms = stored.planned_ms(query, batch_id)
+        is_new = 0 <= tried < batch_id
+        planned_ms = None if is_new else stored.planned_ms(query, batch_id)
         writing = {
             UNFINISHED: "" if planned_ms is None else f"{batch_id}:{planned_ms}",
-            "newVersion": str(0 <= tried < batch_id).lower(),
+            "newVersion": str(is_new).lower(),
         }
         tried = batch_id
         if isinstance(port, Topic):
