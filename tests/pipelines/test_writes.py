@@ -329,7 +329,8 @@ def test_a_repeated_batch_may_have_other_doubles(spark, topics, committed, tmp_p
     forget_commit(tmp_path / "doubles" / "share", 0)
     PipelineRun(spark, pipeline, settings).once()
     assert sorted(row["value"] for row in committed(target)) == first
-    assert sorted(json.loads(value).get("n", -1) for value in first) == [-1, *range(19)]
+    numbers = Counter(json.loads(value).get("n") for value in first)
+    assert numbers == Counter([None, *range(19)])
 
 
 def test_a_batch_job_with_a_name_checks_its_empty_tasks_too(monkeypatch, topics):
@@ -454,7 +455,7 @@ def test_a_batch_is_expired_when_brokers_may_have_removed_its_first_markers(spar
 def test_markers_of_a_remote_checkpoint_expire_too(spark, topics, tmp_path, mode):
     """A writer cannot open the checkpoint, so the pipeline reads which batch is unfinished and since when."""
     mounts = spark.sparkContext._jsc.hadoopConfiguration()
-    mounts.set("fs.viewfs.mounttable.far.link./c", tmp_path.as_uri())
+    mounts.set(f"fs.viewfs.mounttable.{mode}.link./c", tmp_path.as_uri())
     source = topics.new("far", 1)
     topics.send(source, [(None, b'{"n": 1}')])
     pipeline = Pipeline(f"far-{mode}")
@@ -467,7 +468,7 @@ def test_markers_of_a_remote_checkpoint_expire_too(spark, topics, tmp_path, mode
     def copy(rows):
         return rows.select("n")
 
-    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints="viewfs://far/c")
+    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=f"viewfs://{mode}/c")
     PipelineRun(spark, pipeline, settings).once()
     checkpoint = tmp_path / f"far-{mode}" / "copy"
     forget_commit(checkpoint, 0)

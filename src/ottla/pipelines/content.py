@@ -1,7 +1,7 @@
 """What a task writes, in three numbers: a repeated task must have the same rows, in any order.
 
 A row is identified by its key. The value of a repeated row may differ: a sum of doubles after a shuffle depends on the order
-of the additions, and `uuid()` or `collect_list` give other values at each run. A row without a key is identified by the column
+of the additions. `uuid()` gives a new value at each run. A row without a key is identified by the column
 `_identity` if the writer has that column, else by its value.
 """
 
