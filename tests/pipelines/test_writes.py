@@ -89,7 +89,7 @@ def test_a_replayed_batch_is_written_once(spark, topics, committed, tmp_path):
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(500)
 
     run()
     everything = Counter(f"v{n}".encode() for n in range(600))
