@@ -181,7 +181,7 @@ class Requests:
     def fetch(self, offset: int) -> Any:
         from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
-        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1024 * 1024)
+        partition = FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset, partition_max_bytes=1024 * 1024)
         topic = FetchTopic(topic_id=self._topic_id, partitions=[partition])
         return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=50 * 1024 * 1024, session_epoch=-1, topics=[topic]

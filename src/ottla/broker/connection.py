@@ -184,29 +184,44 @@ class Connection:
         self._pending = None
         self.busy = False
         if response is None:
-            self._answered(None, context)
+            self._next()
             return
-
-        def frame(_job: Job[Pieces] | None = None) -> Pieces:
-            finished = response.finish() if isinstance(response, Unfinished) else response
-            return route.frame(finished, context.version, correlation_id)
-
         try:
             if context.is_large:
-                self.dispatcher.in_slices(self, frame, lambda pieces: self._answered(pieces, context))
+                self._answer_in_slices(response, route, context, correlation_id)
             else:
-                self._answered(frame(), context)
+                finished = response.finish() if isinstance(response, Unfinished) else response
+                self._answered(route.frame(finished, context.version, correlation_id), context)
         except (CloseConnection, TooMuchWorkError) as error:
             self.refuse(str(error))
 
-    def _answered(self, pieces: Pieces | None, context: RequestContext[NodePlane]) -> None:
-        if pieces is not None:
+    def _answer_in_slices(
+        self,
+        response: Message | Unfinished[Message],
+        route: Route,
+        context: RequestContext[NodePlane],
+        correlation_id: int,
+    ) -> None:
+        def frame(_job: Job[Pieces]) -> Pieces:
+            finished = response.finish() if isinstance(response, Unfinished) else response
+            return route.frame(finished, context.version, correlation_id)
+
+        def answered(pieces: Pieces) -> None:
             self._pending = None
             self.busy = False
-            self.peer.send(pieces)
-            metrics = context.broker.metrics
-            if metrics is not None:
-                metrics.answered(context)
+            self._answered(pieces, context)
+
+        self.dispatcher.in_slices(self, frame, answered)
+
+    def _answered(self, pieces: Pieces, context: RequestContext[NodePlane]) -> None:
+        self.peer.send(pieces)
+        metrics = context.broker.metrics
+        if metrics is not None:
+            metrics.answered(context)
+        self._next()
+
+    def _next(self) -> None:
+        """The request is done: the peer's next request may come."""
         if self.throttle_ms:
             self.mute(self.throttle_ms)
         else:
