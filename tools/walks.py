@@ -2,9 +2,13 @@
 
 `python -m tools.walks [TREE]` prints a table of the six walks of ARCHITECTURE.md. TREE is the checkout of a different
 commit with its own .venv: the same program then counts that tree, so that two trees can be compared. `--functions WALK`
-lists what runs. A walk counts the product's own functions that run in every repetition, in every thread of the serving
-process; a comprehension and a lambda belong to the function around it. Calls are all Python calls, also those of
-libraries. Nothing here measures time: the counts are the same on a loaded machine.
+lists what runs. Nothing here measures time: the counts are the same on a loaded machine.
+
+- *all*: files and functions of the product that run in every repetition, in every thread of the serving process. A
+  comprehension and a lambda belong to the function around it; the codec is not counted.
+- *way*: those of them that are on the call stack where something happens: a decision is made, bytes are read or written,
+  the answer is sent. This is what somebody follows from the socket to the place; *all* has the side steps, too.
+- *calls*: all Python calls, also those of libraries, without the event loop's own.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from struct import pack, unpack
@@ -29,6 +33,10 @@ WARM_UP = 3
 CLIENT_ID = "walks"
 SERVER_THREAD = "ottla-broker"
 FETCH_WAIT_MS = 60_000
+STATIONS = frozenset({"DiskFile.pwrite", "DiskFile.pread", "Channel._send_bytes"})
+DECISION = ("self", "response", "records")
+"""The first parameters of `Decision.__init__`, a method that the dataclass makes."""
+LOOP_FILES = ("/asyncio/", "/selectors.py")
 CODEC = ("protocol/generated/", "protocol/primitives.py")
 """Made by a program: nobody reads these on a walk."""
 
@@ -41,15 +49,18 @@ class Function(NamedTuple):
 class Walk(NamedTuple):
     functions: Counter[Function]
     """The product's own functions that ran in each repetition, with their calls."""
+    way: set[Function]
+    """Those that were on the stack of a station in each repetition."""
     calls: int
     """All Python calls of the repetition that made the fewest: others may hold a timer of the node."""
 
-    @property
-    def files(self) -> set[str]:
-        return {function.file for function in self.functions}
+    def without(self, other: Walk) -> Walk:
+        """A walk without the walk of a different request that runs within it."""
+        return Walk(self.functions - other.functions, self.way, self.calls - other.calls)
 
-    def __sub__(self, other: Walk) -> Walk:  # type: ignore[override]  # a walk without a part of it, not a tuple
-        return Walk(self.functions - other.functions, self.calls - other.calls)
+
+def files(functions: Iterable[Function]) -> int:
+    return len({function.file for function in functions})
 
 
 class Recorder:
@@ -57,12 +68,17 @@ class Recorder:
 
     def __init__(self) -> None:
         self._codes: list[CodeType] = []
+        self._way: set[Function] = set()
         self._ignored: set[int] = set()
         self.recording = False
 
     def install(self) -> None:
         """For all threads that start from now on."""
         threading.setprofile(self._on_event)
+
+    def uninstall(self) -> None:
+        self.recording = False
+        threading.setprofile(None)  # type: ignore[arg-type]  # as sys.setprofile(None)
 
     def ignore_thread(self, thread: threading.Thread) -> None:
         self._ignored.add(thread.ident or 0)
@@ -76,26 +92,51 @@ class Recorder:
             sys.setprofile(None)
 
     def _on_event(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call" and self.recording and threading.get_ident() not in self._ignored:
-            self._codes.append(frame.f_code)
+        if event != "call" or not self.recording or threading.get_ident() in self._ignored:
+            return
+        code = frame.f_code
+        self._codes.append(code)
+        if code.co_qualname in STATIONS or (code.co_name == "__init__" and code.co_varnames[:3] == DECISION):
+            self._way.update(stack(frame))
 
     def walk(self, steps: Callable[[], None], settle: Callable[[], None]) -> Walk:
         """`steps` a few times; `settle` returns when the threads have nothing more to do for them."""
         rounds = [self._round(steps, settle) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
-        functions = rounds[0][0]
-        for others, _ in rounds[1:]:
-            functions &= others
-        return Walk(functions, min(calls for _, calls in rounds))
+        walk = rounds[0]
+        for other in rounds[1:]:
+            walk = Walk(walk.functions & other.functions, walk.way & other.way, min(walk.calls, other.calls))
+        return walk
 
-    def _round(self, steps: Callable[[], None], settle: Callable[[], None]) -> tuple[Counter[Function], int]:
+    def _round(self, steps: Callable[[], None], settle: Callable[[], None]) -> Walk:
         settle()
-        self._codes = []
+        self._codes, self._way = [], set()
         self.recording = True
         steps()
         settle()
         self.recording = False
-        codes = [code for code in self._codes if code.co_filename != __file__]
-        return Counter(function for code in codes if (function := own_function(code)) is not None), len(codes)
+        codes = [code for code in self._codes if not is_of_the_loop(code)]
+        functions = Counter(function for code in codes if (function := own_function(code)) is not None)
+        return Walk(functions, self._way, len(codes))
+
+
+def stack(frame: FrameType | None) -> Iterator[Function]:
+    """The product's own functions on the stack, also of the greenlets around a slice."""
+    from greenlet import getcurrent
+
+    current = getcurrent()
+    while frame is not None:
+        function = own_function(frame.f_code)
+        if function is not None:
+            yield function
+        frame = frame.f_back
+        if frame is None and current.parent is not None:
+            current = current.parent
+            frame = current.gr_frame
+
+
+def is_of_the_loop(code: CodeType) -> bool:
+    """The event loop's own calls, which uvloop does not make, and those of this program."""
+    return code.co_filename == __file__ or any(part in code.co_filename for part in LOOP_FILES)
 
 
 def own_function(code: CodeType) -> Function | None:
@@ -254,6 +295,7 @@ class Walks:
         self._client.close()
         self._reader.close()
         self._broker.stop()
+        self._recorder.uninstall()
 
     def _settle(self) -> None:
         """A few turns of the loop: the bytes that were sent before have been handled."""
@@ -293,7 +335,7 @@ class Walks:
             self._write()
             self._reader.receive()
 
-        return self._count(steps) - self.produce()
+        return self._count(steps).without(self.produce())
 
     def create_topics(self) -> Walk:
         return self._count(self._requests.next_topic)
@@ -382,13 +424,14 @@ def main() -> None:
 def report(names: list[str], listed: list[str]) -> None:
     walks = Walks()
     try:
-        print(f"{'walk':14} files functions calls")
+        print(f"{'walk':14} {'way':>8} {'all':>8} {'calls':>6}   (way and all: files/functions)")
         for name in names:
             walk = WALKS[name](walks)
-            print(f"{name:14} {len(walk.files):5} {len(walk.functions):9} {walk.calls:5}")
+            way, all_functions = (f"{files(some)}/{len(some)}" for some in (walk.way, set(walk.functions)))
+            print(f"{name:14} {way:>8} {all_functions:>8} {walk.calls:6}")
             if name in listed:
                 for function, calls in sorted(walk.functions.items()):
-                    print(f"    {function.file:44} {function.name:50} {calls}")
+                    print(f"  {'*' if function in walk.way else ' '} {function.file:44} {function.name:50} {calls}")
     finally:
         walks.close()
 
