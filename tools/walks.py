@@ -78,7 +78,7 @@ class Recorder:
 
     def uninstall(self) -> None:
         self.recording = False
-        threading.setprofile(None)  # type: ignore[arg-type]  # as sys.setprofile(None)
+        threading.setprofile(None)
 
     def ignore_thread(self, thread: threading.Thread) -> None:
         self._ignored.add(thread.ident or 0)
@@ -142,7 +142,11 @@ def is_of_the_loop(code: CodeType) -> bool:
 def own_function(code: CodeType) -> Function | None:
     """None for the function of a library or of the codec, and for an expression inside of a function."""
     _, separator, path = code.co_filename.rpartition("/src/ottla/")
-    if not separator or path.startswith(CODEC) or code.co_name in ("<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>"):
+    if (
+        not separator
+        or path.startswith(CODEC)
+        or code.co_name in ("<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
+    ):
         return None
     return Function(path, code.co_qualname)
 
@@ -222,7 +226,9 @@ class Requests:
     def fetch(self, offset: int) -> Any:
         from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
-        partition = FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset, partition_max_bytes=1024 * 1024)
+        partition = FetchPartition(
+            partition=0, current_leader_epoch=0, fetch_offset=offset, partition_max_bytes=1024 * 1024
+        )
         topic = FetchTopic(topic_id=self._topic_id, partitions=[partition])
         return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=50 * 1024 * 1024, session_epoch=-1, topics=[topic]

@@ -175,7 +175,10 @@ class Connection:
         request: Message,
         correlation_id: int,
     ) -> None:
-        response = await self.dispatcher.settle(answer, route, context, request)
+        try:
+            response = await answer
+        except Exception as error:  # noqa: BLE001 - the dispatcher makes an answer of it
+            response = self.dispatcher.settled(route, context, request, error)
         self._answer(response, route, context, correlation_id)
 
     def _answer(
@@ -184,16 +187,18 @@ class Connection:
         self._pending = None
         self.busy = False
         if response is None:
-            self._next()
+            self._answered(None)
             return
         try:
             if context.is_large:
                 self._answer_in_slices(response, route, context, correlation_id)
-            else:
-                finished = response.finish() if isinstance(response, Unfinished) else response
-                self._answered(route.frame(finished, context.version, correlation_id), context)
+                return
+            finished = response.finish() if isinstance(response, Unfinished) else response
+            self.peer.send(route.frame(finished, context.version, correlation_id))
         except (CloseConnection, TooMuchWorkError) as error:
             self.refuse(str(error))
+        else:
+            self._answered(context)
 
     def _answer_in_slices(
         self,
@@ -209,19 +214,15 @@ class Connection:
         def answered(pieces: Pieces) -> None:
             self._pending = None
             self.busy = False
-            self._answered(pieces, context)
+            self.peer.send(pieces)
+            self._answered(context)
 
         self.dispatcher.in_slices(self, frame, answered)
 
-    def _answered(self, pieces: Pieces, context: RequestContext[NodePlane]) -> None:
-        self.peer.send(pieces)
-        metrics = context.broker.metrics
-        if metrics is not None:
-            metrics.answered(context)
-        self._next()
-
-    def _next(self) -> None:
-        """The request is done: the peer's next request may come."""
+    def _answered(self, context: RequestContext[NodePlane] | None) -> None:
+        """The request is done, without an answer if there is no context: the peer's next request may come."""
+        if context is not None and context.broker.metrics is not None:
+            context.broker.metrics.answered(context)
         if self.throttle_ms:
             self.mute(self.throttle_ms)
         else:

@@ -6,7 +6,7 @@ A handler is imported when its API is first called, so that a node starts withou
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ from ottla.broker.acl_request_checks import acl_request_check
 from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import Handle, RequestContext
-from ottla.broker.deferred import Answer, Resolution
+from ottla.broker.deferred import Answer
 from ottla.broker.login.failed_logins import FailedLogins
 from ottla.broker.slices import Job, Slices
 from ottla.env.logging import get_logger
@@ -73,7 +73,7 @@ class Route:
         """The response as byte pieces (and file regions), length prefix first."""
         try:
             return encode_response(response, version, correlation_id)
-        except Exception as error:  # noqa: BLE001 - the peer must not wait for this answer for ever
+        except Exception as error:
             raise self.unwritable(response, version, error) from error
 
     def unwritable(self, response: Message, version: int, error: Exception) -> Exception:
@@ -161,7 +161,7 @@ class Dispatcher:
             return
         try:
             pieces = encode_response(response, version, correlation_id)
-        except Exception as error:  # noqa: BLE001 - as in `Route.frame`, without its call
+        except Exception as error:
             raise route.unwritable(response, version, error) from error
         connection.peer.send(pieces)
         if connection.throttle_ms or self.broker.metrics is not None:
@@ -218,9 +218,7 @@ class Dispatcher:
         else:
             connection.wait_for_job(job, lambda: deliver(job.result()))
 
-    def _handled(
-        self, route: Route, context: RequestContext[NodePlane], request: Message, size: int
-    ) -> Answer[Any]:
+    def _handled(self, route: Route, context: RequestContext[NodePlane], request: Message, size: int) -> Answer[Any]:
         """The handler's answer. Sends nothing."""
         if route.check is not None and route.check(request):
             raise CloseConnection(f"{type(request).__name__} has an unknown (0) type, pattern, operation or permission")
@@ -241,40 +239,25 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the dispatcher is where a handler's bug becomes an answer
             return self._bug(route, request, error)
 
-    async def settle(
-        self,
-        answer: Awaitable[Resolution[Message]],
-        route: Route,
-        context: RequestContext[NodePlane],
-        request: Message,
-    ) -> Resolution[Message]:
-        """Await a handler's answer; errors become the API's error response."""
-        try:
-            return await answer
-        except KafkaError as error:
-            return self._settle_failure(route, context, request, error)
-        except CloseConnection as error:
-            context.connection.refuse(str(error))
-            return None
-        except Exception as error:  # noqa: BLE001 - as in dispatch
-            self._log_bug(route, error)
-            return self._settle_failure(route, context, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def _settle_failure(
-        self, route: Route, context: RequestContext[NodePlane], request: Message, error: KafkaError
+    def settled(
+        self, route: Route, context: RequestContext[NodePlane], request: Message, error: Exception
     ) -> Message | None:
+        """The answer of a handler that failed while it was awaited: the API's error response; None when the peer is
+        disconnected instead.
+        """
         try:
-            return route.failure(request, error)
+            if isinstance(error, CloseConnection):
+                raise error
+            if isinstance(error, KafkaError):
+                return route.failure(request, error)
+            return self._bug(route, request, error)
         except CloseConnection as close:
             context.connection.refuse(str(close))
             return None
 
     def _bug(self, route: Route, request: Message, error: Exception) -> Message:
-        self._log_bug(route, error)
-        return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def _log_bug(self, route: Route, error: Exception) -> None:
         log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
+        return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _unsupported_api_versions(self, route: Route, correlation_id: int) -> Pieces:
         """The answer to an unsupported version of ApiVersions: v0 body, error 35, and the supported range (KIP-511)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -99,10 +99,8 @@ class Fetch:
 
     def __init__(self, context: RequestContext[DataPlane], request: FetchRequest, fetch_context: FetchContext) -> None:
         # An answer has at most fetch.max.bytes, and a fetch does not wait for more.
-        if request.max_bytes > context.broker.config.fetch_max_bytes:
-            request.max_bytes = context.broker.config.fetch_max_bytes
-        if request.min_bytes > request.max_bytes:
-            request.min_bytes = request.max_bytes
+        request.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
         self._context = context
         self._request = request
         self.fetch_context = fetch_context
@@ -221,7 +219,7 @@ class Fetch:
             if data.preferred_read_replica >= 0:
                 self.stop = True
                 return data
-        limit = requested.partition_max_bytes if requested.partition_max_bytes < left else left
+        limit = min(left, requested.partition_max_bytes)
         first = self.bytes_read == 0
         end = data.last_stable_offset if isolation_level == READ_COMMITTED else data.high_watermark
         if limit <= 0:
