@@ -5,9 +5,9 @@ commit with its own .venv: the same program then counts that tree, so that two t
 lists what runs. Nothing here measures time: the counts are the same on a loaded machine.
 
 - *all*: files and functions of the product that run in every repetition, in every thread of the serving process. A
-  comprehension and a lambda belong to the function around it; the codec is not counted.
+  comprehension and a lambda belong to the function around it; the codec and templates are not counted.
 - *way*: those of them that are on the call stack where something happens: a decision is made, bytes are read or written,
-  the answer is sent. This is what somebody follows from the socket to the place; *all* has the side steps, too.
+  an answer or a request is sent, rows or a page are made. This is what somebody follows from the socket to the place; *all* has the side steps, too.
 - *calls*: all Python calls, also those of libraries, without the event loop's own.
 """
 
@@ -33,7 +33,10 @@ WARM_UP = 3
 CLIENT_ID = "walks"
 SERVER_THREAD = "ottla-broker"
 FETCH_WAIT_MS = 60_000
-STATIONS = frozenset({"DiskFile.pwrite", "DiskFile.pread", "Channel._send_bytes"})
+STATIONS = frozenset(
+    {"DiskFile.pwrite", "DiskFile.pread", "Channel._send_bytes", "encode_request", "decode_chunk", "render"}
+)
+"""Where something happens: the disk, the answer, a request to a broker, rows, a page."""
 DECISION = ("self", "response", "records")
 """The first parameters of `Decision.__init__`, a method that the dataclass makes."""
 LOOP_FILES = ("/asyncio/", "/selectors.py")
