@@ -73,7 +73,7 @@ class Route:
         """The response as byte pieces (and file regions), length prefix first."""
         try:
             return encode_response(response, version, correlation_id)
-        except Exception as error:
+        except Exception as error:  # a bug of the handler: the peer must not wait for this answer for ever
             raise self.unwritable(response, version, error) from error
 
     def unwritable(self, response: Message, version: int, error: Exception) -> Exception:
@@ -161,7 +161,7 @@ class Dispatcher:
             return
         try:
             pieces = encode_response(response, version, correlation_id)
-        except Exception as error:
+        except Exception as error:  # as in `Route.frame`, without its call
             raise route.unwritable(response, version, error) from error
         connection.peer.send(pieces)
         if connection.throttle_ms or self.broker.metrics is not None:
