@@ -1,9 +1,11 @@
 """How far a group is behind in a partition, in records and in seconds: one rule for every tool.
 
-- A group continues at its committed offset. A partition that a member owns without a commit counts from the start of
-  the partition, and the lag is marked (`uncommitted`): the broker does not have the member's reset policy.
-- The lag in seconds is the age of the oldest record that the group has not read, by the timestamp of that record. A
-  node's `ottla_group_lag_seconds` follows the same rule.
+- A group continues at its committed offset.
+- A partition that a member owns without a commit counts from the start of the partition. Such a lag is marked
+  (`uncommitted`), because the broker does not have the member's reset policy.
+- The lag in seconds is the age of the oldest record that the group has not read, by the timestamp of that record.
+
+A node's `ottla_group_lag_seconds` follows the same rules.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def collect(cluster: Cluster, unread: UnreadTimes | None = None, *, marker_group
         for where, offset in snapshot.positions(group).items()
         if offset < snapshot.ends[where]
     }
-    return replace(snapshot, unread_since=(unread or UnreadTimes()).look(cluster, leaders, places))
+    times = UnreadTimes() if unread is None else unread
+    return replace(snapshot, unread_since=times.look(cluster, leaders, places))
 
 
 def _try(problems: list[str], what: str, question: Callable[[], Result]) -> Result | None:
