@@ -42,7 +42,6 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
     except UserError as problem:
         return [str(problem)]
     made_here = {node for step in pipeline.steps for node in written_nodes(step)}
-    made_here |= {port.delta.node for step in pipeline.steps for port in step.writes.values() if isinstance(port, View)}
     for step in pipeline.in_order():
         try:
             check_step(spark, step, settings, made_here)

@@ -91,7 +91,7 @@ def spark(
         os.environ[_STEPS] = os.pathsep.join(_step_folders())
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings["spark.sql.warehouse.dir"] = private_temporary_folder("ottla-warehouse")
+        settings["spark.sql.warehouse.dir"] = f"file:{private_temporary_folder('ottla-warehouse')}"
         if low_footprint:
             settings |= {
                 "spark.driver.memory": "768m",
