@@ -147,15 +147,15 @@ class CountedMap:
         self.entries: dict[int, str] = {}
         self.calls = 0
 
-    def getValue(self, key):  # noqa: N802 - Spark's name
+    def getValue(self, key):
         self.calls += 1
         return (self.entries[key[0]],) if key[0] in self.entries else None
 
-    def updateValue(self, key, value):  # noqa: N802
+    def updateValue(self, key, value):
         self.calls += 1
         self.entries[key[0]] = value[0]
 
-    def removeKey(self, key):  # noqa: N802
+    def removeKey(self, key):
         self.calls += 1
         self.entries.pop(key[0], None)
 
@@ -175,11 +175,14 @@ def test_pages_are_a_map_that_grows_and_shrinks():
         assert {key: newest.get(key) for key in model} == model, seed
         kept = {key: value for key, value in model.items() if value is not None}
         rows = [row for number, page in state.entries.items() if number >= 0 for row in json.loads(page).items()]
-        assert {key: tuple(value) for key, value in rows} == kept, "no row is left in a page that a look-up does not read"
+        assert {key: tuple(value) for key, value in rows} == kept, (
+            "no row is left in a page that a look-up does not read"
+        )
         assert len(rows) == len(kept)
-        assert sum(len(key) + len(value[0]) + 8 for key, value in rows) == json.loads(
-            state.entries.get(-1, '{"bytes": 0}')
-        )["bytes"]
+        assert (
+            sum(len(key) + len(value[0]) + 8 for key, value in rows)
+            == json.loads(state.entries.get(-1, '{"bytes": 0}'))["bytes"]
+        )
 
 
 def test_a_change_costs_the_same_in_a_bucket_of_any_size(monkeypatch):

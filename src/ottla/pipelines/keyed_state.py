@@ -126,7 +126,9 @@ class InBuckets(_Processor):
             by_key.setdefault(packed.key, []).append(packed)
         pages = {name: Pages(state) for name, state in self._maps.items()}
         results: list[Row] = []
-        for name in sorted(by_key, key=lambda name: (name is not None, name or "")):  # the same order in a repeated batch
+        for name in sorted(
+            by_key, key=lambda name: (name is not None, name or "")
+        ):  # the same order in a repeated batch
             results += self.results(name, by_key[name], *(Value(pages[value], name) for value in self.values))
         for page in pages.values():
             page.store()
