@@ -39,11 +39,8 @@ class Stage:
     def batch(self, rows: Iterable[Row]) -> list[Row]:
         groups: dict[int | str, list[Row]] = {}
         for row in rows:
-            if self._in_buckets:
-                bucket = zlib.crc32(row.key.encode()[::-1]) % 2
-                groups.setdefault(bucket, []).append(Row(bucket=bucket, **row.asDict()))
-            else:
-                groups.setdefault(row.key, []).append(row)
+            bucket = zlib.crc32(row.key.encode()[::-1]) % 2
+            groups.setdefault(bucket if self._in_buckets else row.key, []).append(row)
         return [out for key, group in groups.items() for out in self._tester.test(key=key, input=group)]
 
 

@@ -177,9 +177,7 @@ def test_a_backfill_then_the_switch(spark, topics, committed, tmp_path: Path, mo
             time.sleep(0.1)
 
     state = str(tmp_path)
-    settings = RunSettings(
-        bootstrap_servers=topics.servers, checkpoints=f"{state}/checkpoints", trigger="100 milliseconds"
-    )
+    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=f"{state}/checkpoints")
     user("c0")
     click("p0")
     next_version = backfilled(version("true"), "-v2")

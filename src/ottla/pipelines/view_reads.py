@@ -125,7 +125,7 @@ def _check_texts(key: str, columns: Sequence[_KeyColumn], texts: Sequence[str | 
     for column, text in zip(columns, texts, strict=True):
         if text is not None and column.kind != "Utf8":
             try:
-                _asked(f"select {column.value(text)}")
+                _run_query(f"select {column.value(text)}")
             except (_QueryFailed, ValueError):
                 raise UserError(
                     f"{key!r} is not a key of this view: the column {column.name} has the type {column.kind}"
@@ -163,12 +163,12 @@ def _opened(path: str, version: int | None) -> DeltaTable:
 
 def _queried(table: DeltaTable, query: str) -> list[dict[str, Any]]:
     try:
-        return _asked(query, table)
+        return _run_query(query, table)
     except _QueryFailed as problem:  # files that a vacuum removed
         raise UserError(f"the view cannot be read: {str(problem).splitlines()[0]}") from problem
 
 
-def _asked(query: str, table: DeltaTable | None = None) -> list[dict[str, Any]]:
+def _run_query(query: str, table: DeltaTable | None = None) -> list[dict[str, Any]]:
     from deltalake import QueryBuilder
 
     builder = QueryBuilder() if table is None else QueryBuilder().register("view", table)
