@@ -40,7 +40,10 @@ class Stage:
         groups: dict[int | str, list[Row]] = {}
         for row in rows:
             bucket = zlib.crc32(row.key.encode()[::-1]) % 2
-            groups.setdefault(bucket if self._in_buckets else row.key, []).append(row)
+            if self._in_buckets:
+                groups.setdefault(bucket, []).append(Row(bucket=bucket, **row.asDict()))
+            else:
+                groups.setdefault(row.key, []).append(row)
         return [out for key, group in groups.items() for out in self._tester.test(key=key, input=group)]
 
 

@@ -115,10 +115,9 @@ def _by_foreign_key(
 
 
 def _with_state(rows: DataFrame, processor: StatefulProcessor, result: str) -> DataFrame:
-    group: Column = F.col("key")
     if isinstance(processor, keyed_state.InBuckets):
-        group = F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).cast("int").alias("bucket")
-    return rows.groupBy(group).transformWithState(processor, result, "Append", "None")
+        rows = rows.select(F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).cast("int").alias("bucket"), "*")
+    return rows.groupBy(rows.columns[0]).transformWithState(processor, result, "Append", "None")
 
 
 def _table_side(table: DataFrame, side: int, values: list[str], row_key: Column | None = None) -> DataFrame:

@@ -122,7 +122,8 @@ class InBuckets(_Processor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's names
         by_key: dict[str | None, list[Any]] = {}
         for row in rows:
-            packed = self.row_type(*row)
+            _, *fields = row  # the bucket is first
+            packed = self.row_type(*fields)
             by_key.setdefault(packed.key, []).append(packed)
         pages = {name: Pages(state) for name, state in self._maps.items()}
         results: list[Row] = []
