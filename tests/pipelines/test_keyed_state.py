@@ -39,8 +39,8 @@ class Stage:
     def batch(self, rows: Iterable[Row]) -> list[Row]:
         groups: dict[int | str, list[Row]] = {}
         for row in rows:
-            bucket = zlib.crc32(row.key.encode()[::-1]) % 2
             if self._in_buckets:
+                bucket = zlib.crc32(row.key.encode()[::-1]) % 2
                 groups.setdefault(bucket, []).append(Row(bucket=bucket, **row.asDict()))
             else:
                 groups.setdefault(row.key, []).append(row)
