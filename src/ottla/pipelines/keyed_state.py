@@ -2,8 +2,8 @@
 
 Rows arrive packed: the columns of a row are one JSON text, so that a state outlives a change of its table's columns. A
 null text is a deletion. Nothing here knows columns; joins.py packs and unpacks. All order is decided in `in_order`.
-Rows of many keys come in one call, by bucket, and their values are in pages (key_pages.py): Spark spends 0.3 ms of CPU for
-each group that it hands to Python (18 November 2026).
+Rows of many keys come in one call, by bucket, and their values are in pages (key_pages.py). Spark spends 0.3 ms of CPU for
+each group that it hands to Python (19 November 2026).
 """
 
 from __future__ import annotations
