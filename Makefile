@@ -66,6 +66,7 @@ docs: setup  ## rewrite the generated pages of docs/
 	@$(PY) -m tools.config_docs
 	@$(PY) -m tools.metrics_docs
 	@$(PY) -m tools.state_docs
+	@$(PY) -m tools.seeds_docs
 	@set -- bench/results/*.json; test ! -e "$$1" || $(PY) -m bench --docs --from "$$@" --floor bench/results/floor/*.json
 
 lock: setup  ## resolve the locks again (uv; no addresses are written)
