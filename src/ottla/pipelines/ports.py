@@ -12,6 +12,7 @@ from typing import Self
 
 FILE_FORMATS = ("parquet", "json", "csv")
 REFRESHES = ("start", "batch")
+SPARK_CATALOG = "spark-catalog"
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 
@@ -106,7 +107,8 @@ class Iceberg(Port):
     table: str
     """NAMESPACE.NAME."""
     catalog: Mapping[str, str] = field(default_factory=dict)
-    """Properties of pyiceberg: uri, warehouse, type ..."""
+    """Properties of pyiceberg (uri, warehouse, type ...), and `spark-catalog`: the name that Spark's session has for the
+    same catalog, if its Iceberg jar merges upserts."""
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
 

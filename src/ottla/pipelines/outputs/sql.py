@@ -143,27 +143,32 @@ class SqlOutput:
         return True
 
     def sweep(self, work: Work, job: str | None = None) -> None:
-        dialect = dialect_of(self.uri)
-        committed = self.reached(work.application)
+        prefix = self._prefix(work.application)
 
-        def is_done(name: str) -> bool:
-            version, name_job = _parts(name, self._prefix(work.application))
+        def is_done(name: str, committed: int | None) -> bool:
+            version, name_job = _parts(name, prefix)
             if committed is not None and version <= committed:
                 return True
             return job is not None and (version, name_job) == (work.version, _hash(job, 8))
 
-        prefix = self._prefix(work.application)
-        if not dialect.staging_tables:
-            names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
-            _remove([os.path.join(self._folder, name) for name in names if name.startswith(prefix) and is_done(name)])
-            return
         with self._connected("cannot be swept") as (connection, dialect):
+            create_progress(connection, dialect)
             with transaction(connection, dialect) as cursor:
-                cursor.execute(dialect.staging_tables, (self._staging_schema, prefix))
-                names = [row[0] for row in cursor.fetchall() if is_done(row[0])]
+                committed = self._reached(cursor, dialect, work.application)
+                names = [name for name in self._staged_names(cursor, dialect, prefix) if is_done(name, committed)]
+            if not dialect.staging_tables:
+                _remove([os.path.join(self._folder, name) for name in names])
+                return
             for start in range(0, len(names), MOST_DROPPED):
                 with transaction(connection, dialect) as cursor:
                     self._drop(cursor, names[start : start + MOST_DROPPED])
+
+    def _staged_names(self, cursor: Any, dialect: Dialect, prefix: str) -> list[str]:
+        if dialect.staging_tables:
+            cursor.execute(dialect.staging_tables, (self._staging_schema, prefix))
+            return [row[0] for row in cursor.fetchall()]
+        names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
+        return [name for name in names if name.startswith(prefix)]
 
     @property
     def _merge(self) -> Merge:
@@ -174,8 +179,8 @@ class SqlOutput:
     def _merge_source(self, cursor: Any, dialect: Dialect, rows: SqlStaged) -> None:
         if dialect.staging_tables:
             source = self._quoted_staging(rows.source)
-            cursor.execute(f"select count(*) from {source}")  # noqa: S608 - a quoted name
-            if cursor.fetchone()[0] != rows.rows:  # PostgreSQL empties unlogged tables when it recovers from a crash
+            cursor.execute(f"select exists (select from {source})")  # noqa: S608 - a quoted name
+            if not cursor.fetchone()[0]:  # PostgreSQL empties unlogged tables when it recovers from a crash
                 raise UserError(f"the database lost the rows that were staged for {self.table}: write the batch again")
             self._merge.run(cursor, source)
             return
