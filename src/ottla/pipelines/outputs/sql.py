@@ -34,7 +34,7 @@ from ottla.connect.databases import (
 )
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.sql import connection_url
-from ottla.connect.sinks.sql_merge import Merge, staged_rows
+from ottla.connect.sinks.sql_merge import Merge, staged_rows, text_casts
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import whole
@@ -61,6 +61,7 @@ class SqlOutput:
     staging_schema: str | None = None
     """The schema of staging tables; that of the table if missing."""
     schema: pa.Schema | None = None
+    casts: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, schema: pa.Schema) -> None:
         """Merges no rows into the table and rolls back, so that the database checks names, types, keys and rights.
@@ -80,6 +81,7 @@ class SqlOutput:
                 word = uuid.uuid4().hex
                 take_version(cursor, dialect, Work(application=word, version=0))
                 self._merge.create(cursor, dialect)
+                self.casts = text_casts(cursor, dialect, quoted_table(self.table), schema)
                 if dialect.staging_tables:
                     name = _staging_name(self._prefix(word), 0, word, word)
                     self._create_staging(cursor, dialect, name, staged)
@@ -118,6 +120,12 @@ class SqlOutput:
         except (UserError, OSError) as problem:
             if rows.problem is not None:
                 raise rows.problem from None
+            column = rows.column_with_nul() if "0x00" in str(problem) else None
+            if column is not None:
+                raise UserError(
+                    f"the table {self.table} was not written: a value of {column} has the character NUL, which the database "
+                    f"cannot store in a text: remove it, as replace({column}, char(0), '') does, or cast the column to binary"
+                ) from problem
             if isinstance(problem, OSError):
                 raise UserError(f"rows cannot be staged in {self._folder}: {problem.strerror or problem}") from problem
             raise
@@ -174,7 +182,7 @@ class SqlOutput:
     def _merge(self) -> Merge:
         if self.schema is None:
             raise RuntimeError("an output stages and commits after prepare")
-        return Merge(table=quoted_table(self.table), schema=self.schema, keys=self.keys)
+        return Merge(table=quoted_table(self.table), schema=self.schema, keys=self.keys, casts=self.casts)
 
     def _merge_source(self, cursor: Any, dialect: Dialect, rows: SqlStaged) -> None:
         if dialect.staging_tables:
@@ -253,7 +261,15 @@ class _Rows:
         self.count = 0
         self.problem: Exception | None = None
         self._first, self._later, self._keys = first, later, keys
-        self.schema: pa.Schema = self._staged(first.slice(0, 0)).schema
+        self._last = self._staged(first.slice(0, 0))
+        self.schema: pa.Schema = self._last.schema
+
+    def column_with_nul(self) -> str | None:
+        """A database reports that character without its column. The batch is one of those that the driver has read."""
+        import pyarrow.compute as pc
+
+        names = (field.name for field in self.schema if pa.types.is_string(field.type))
+        return next((name for name in names if pc.any(pc.match_substring(self._last.column(name), "\0")).as_py()), None)
 
     def reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
@@ -262,7 +278,8 @@ class _Rows:
         batch = self._first
         try:
             while True:
-                yield from self._staged(batch).to_batches()
+                self._last = self._staged(batch)
+                yield from self._last.to_batches()
                 self.count += batch.num_rows
                 batch = next(self._later)
         except StopIteration:
