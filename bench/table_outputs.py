@@ -140,7 +140,9 @@ class Bed:
         tuned = {"reWriteBatchedInserts": "true", "batchsize": "10000"}
         return {
             "jdbc": Write(format="jdbc", options={**jdbc, "dbtable": f"plain_{number}"}, servers=servers),
-            "jdbc, tuned": Write(format="jdbc", options={**jdbc, **tuned, "dbtable": f"tuned_{number}"}, servers=servers),
+            "jdbc, tuned": Write(
+                format="jdbc", options={**jdbc, **tuned, "dbtable": f"tuned_{number}"}, servers=servers
+            ),
             "ottla-sql": Write(format="ottla-sql", options={"url": uri, "dbtable": f"own_{number}"}, servers=servers),
         }
 
@@ -264,7 +266,9 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--megabytes", type=float, default=500.0, help="of one write of the rates; 0 leaves them out")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--gigabytes", type=float, default=5.0, help="to each output of the memory part; 0 leaves it out")
+    parser.add_argument(
+        "--gigabytes", type=float, default=5.0, help="to each output of the memory part; 0 leaves it out"
+    )
     parser.add_argument("--master", default="local-cluster[2,1,1536]", help="of the memory part")
     parser.add_argument("--folder", type=Path, help="for tables, with 30 GB free (default: the temporary folder)")
     parser.add_argument("--results", type=Path, help="write the figures there, as JSON")
@@ -275,7 +279,9 @@ def main() -> None:
             figures[kind] = rates(kind, Path(place), int(asked.megabytes * 1e6 / _ROW_BYTES), asked.rounds)
         if asked.gigabytes:
             figures["memory"] = driver_memory(asked.kinds, Path(place), asked.gigabytes, asked.master)
-    print(f"\n{machine.tag()}, load {load[0]} before, {machine.load_average()[0]} after, {time.monotonic() - begun:.0f} s")
+    print(
+        f"\n{machine.tag()}, load {load[0]} before, {machine.load_average()[0]} after, {time.monotonic() - begun:.0f} s"
+    )
     if asked.results:
         asked.results.write_text(json.dumps({"load": load, **figures}, indent=1))
 

@@ -36,7 +36,9 @@ def write(session: SparkSession, ask: dict[str, Any]) -> dict[str, Any]:
     for statement in ask.get("before", ()):
         session.sql(statement)
     begun, cpu = time.perf_counter(), _cpu(ask)
-    rows(session, ask["rows"]).write.format(ask["format"]).options(**ask["options"]).mode("append").save(ask.get("path"))
+    rows(session, ask["rows"]).write.format(ask["format"]).options(**ask["options"]).mode("append").save(
+        ask.get("path")
+    )
     answer = {"seconds": time.perf_counter() - begun, "cpu": _cpu(ask) - cpu}
     for statement in ask.get("after", ()):
         session.sql(statement)

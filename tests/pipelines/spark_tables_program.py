@@ -1,11 +1,12 @@
 """What test_spark_tables runs on PySpark 4.1.4, the newest version that Delta's and Iceberg's jars run on.
 
-    python spark_tables_program.py SCENE FOLDER [ARGUMENT]
+python spark_tables_program.py JARS FOLDER SCENE ...
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,8 @@ from ottla.pipelines.build import RunSettings, _batch_function, input_frame
 from ottla.pipelines.outputs.batch import write_table
 from ottla.pipelines.outputs.spark_merge import merge_target
 from ottla.pipelines.ports import Delta, Iceberg, Port, SparkTable, delta, iceberg, spark_table
-from ottla.pipelines.session import register
+from ottla.pipelines.session import STATE_PARTITIONS
+from ottla.pipelines.session import spark as new_session
 
 SCHEMA = "id long, name string, _deleted boolean"
 
@@ -31,7 +33,7 @@ class Scene:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def rows(self, *rows: tuple[Any, ...], schema: str = SCHEMA) -> DataFrame:
-        return self.spark.createDataFrame(list(rows), schema).repartition(3)
+        return self.spark.createDataFrame(list(rows), schema).repartition(2)
 
     def upsert(self, port: Port, version: int, *rows: tuple[Any, ...], schema: str = SCHEMA) -> None:
         work = Work(application="query", version=version, note={"ottla.offsets": str(version)})
@@ -81,7 +83,25 @@ def spark_delta(scene: Scene) -> None:
 def spark_iceberg(scene: Scene) -> None:
     """Iceberg's sink has no transactions of applications: a repeated batch appends its rows again."""
     scene.spark.sql("create table lake.space.sink (id long, name string) using iceberg")
-    port = spark_table("iceberg", {"path": "lake.space.sink"})
+    plain_sink(scene, spark_table("iceberg", {"path": "lake.space.sink"}))
+
+
+def spark_jdbc(scene: Scene) -> None:
+    """Spark's JDBC sink commits by task and has no marker."""
+    address = {
+        "url": os.environ["OTTLA_TEST_JDBC"],
+        "user": "ottla",
+        "dbtable": "sink",
+        "driver": "org.postgresql.Driver",
+    }
+    plain_sink(scene, spark_table("jdbc", address))
+
+
+def spark_parquet(scene: Scene) -> None:
+    plain_sink(scene, spark_table("parquet", {"path": str(scene.folder / "sink")}))
+
+
+def plain_sink(scene: Scene, port: SparkTable) -> None:
     for version in (0, 1, 1):
         scene.upsert(port, version, (version, "a", None))
     scene.facts["sink"] = rows_of(input_frame(scene.spark, port, settings(scene)))
@@ -118,30 +138,23 @@ def rows_of(frame: DataFrame) -> list[list[Any]]:
     return sorted((list(row) for row in frame.collect()), key=str)
 
 
-SCENES = {scene.__name__: scene for scene in (delta_merge, iceberg_merge, spark_delta, spark_iceberg)}
+SCENES = {scene.__name__: scene for scene in (delta_merge, iceberg_merge, spark_delta, spark_iceberg, spark_jdbc)}
 
 
 def main() -> None:
     assert pyspark.__version__.startswith("4.1."), pyspark.__version__
     jars, folder, *names = sys.argv[1:]
-    settings = {
-        "spark.jars": jars, "spark.ui.enabled": "false", "spark.driver.memory": "768m", "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.sql.session.timeZone": "UTC",
-    }  # fmt: skip
+    settings = {"spark.jars": jars, STATE_PARTITIONS: "1", "spark.default.parallelism": "1"}
     if "delta" in jars:
         settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
         settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        settings["spark.databricks.delta.snapshotPartitions"] = "1"
     else:
         settings["spark.sql.extensions"] = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
         settings["spark.sql.catalog.lake"] = "org.apache.iceberg.spark.SparkCatalog"
         settings["spark.sql.catalog.lake.type"] = "hadoop"
         settings["spark.sql.catalog.lake.warehouse"] = f"{folder}/lake"
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    register(spark)
+    spark = new_session("local[2]", low_footprint=True, config=settings)
     answers = {}
     for name in names:
         scene = Scene(spark, Path(folder, name))

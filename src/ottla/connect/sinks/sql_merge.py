@@ -99,7 +99,11 @@ def text_casts(cursor: Any, dialect: Dialect, table: str, schema: pa.Schema) -> 
             index = schema.get_field_index(name)
             column = schema.field(index).type if index >= 0 else pa.null()
             is_flat_list = pa.types.is_list(column) and not pa.types.is_nested(column.value_type)
-            if dialect.sql_type(column) == "text" and (expression is _CAST or is_flat_list) and not pa.types.is_null(column):
+            if (
+                dialect.sql_type(column) == "text"
+                and (expression is _CAST or is_flat_list)
+                and not pa.types.is_null(column)
+            ):
                 casts[name] = expression.format(name=quoted(name), kind=kind)
     return casts
 

@@ -9,8 +9,8 @@ The marker is that of the other way, so a query may change from one to the other
 - Delta: the application transaction of the same commit. Delta skips a MERGE whose version is there.
 - Iceberg: `ottla.version.APPLICATION` in the snapshot, then also as a property of the table, which outlives the snapshot.
 
-Rows are read before the merge and kept by Spark for it: a merge reads its source twice, a merge that is there already reads
-nothing, and a query with state must read the rows of each batch once.
+Rows are read before the merge, and executors keep them: a merge reads its source twice, a merge that is there already reads
+nothing, and a query with state must read the rows of each batch once. Iceberg also refuses a source whose plan numbers rows.
 """
 
 from __future__ import annotations
@@ -64,19 +64,17 @@ def merge_target(session: SparkSession, port: Delta | Iceberg) -> MergeTarget | 
 
 def merge_in_spark(rows: DataFrame, target: MergeTarget, work: Work) -> None:
     """`rows` has one row for each key, and perhaps DELETED."""
-    session = rows.sparkSession
-    kept = rows.persist()
+    kept = rows.localCheckpoint(eager=True)
     try:
-        kept.count()
         stored = [field for field in rows.schema if field.name != DELETED and not isinstance(field.dataType, NullType)]
         columns = StructType([StructField(field.name, field.dataType) for field in stored])
-        _bring_columns(session, target, columns)
+        _bring_columns(rows.sparkSession, target, columns)
         if target.kind == "delta":
             _merge_delta(kept, target, work, columns.names)
         else:
             _merge_iceberg(kept, target, work, columns.names)
     finally:
-        kept.unpersist()
+        _release(kept)
 
 
 def _merge_delta(rows: DataFrame, target: MergeTarget, work: Work, columns: Sequence[str]) -> None:
@@ -128,7 +126,7 @@ def merge_statement(target: MergeTarget, source: str, columns: Sequence[str], *,
     if sets:
         lines.append(f"when matched then update set {sets}")
     new = f" and not coalesce(s.{DELETED}, false)" if deletes else ""
-    lines.append(f"when not matched{new} then insert ({listed}) values ({values})")
+    lines.append(f"when not matched{new} then insert ({listed}) values ({values})")  # noqa: S608 - quoted names
     return "\n".join(lines)
 
 
@@ -163,6 +161,14 @@ def _is_set_up(session: SparkSession, extension: str, catalog: str) -> bool:
     extensions = (session.conf.get("spark.sql.extensions", "") or "").split(",")
     implementation = session.conf.get(f"spark.sql.catalog.{catalog}", "") or ""
     return extension in [name.strip() for name in extensions] and implementation not in {"", "builtin"}
+
+
+def _release(kept: DataFrame) -> None:
+    """Spark would keep the rows until the JVM collects its garbage. A Spark Connect server releases them with the frame."""
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        kept._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001 - PySpark's only way to these rows
 
 
 @contextmanager
