@@ -16,14 +16,15 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.connect.sinks.base import Work
-from ottla.pipelines.build import RunSettings, _batch_function, input_frame
+from ottla.pipelines.build import RunSettings, input_frame
 from ottla.pipelines.outputs.batch import write_table
 from ottla.pipelines.outputs.spark_merge import merge_target
 from ottla.pipelines.ports import Delta, Iceberg, Port, SparkTable, delta, iceberg, spark_table
 from ottla.pipelines.session import STATE_PARTITIONS
 from ottla.pipelines.session import spark as new_session
 
-SCHEMA = "id long, name string, _deleted boolean"
+PLAIN = "id long, name string"
+SCHEMA = f"{PLAIN}, _deleted boolean"
 
 
 @dataclass
@@ -75,9 +76,9 @@ def spark_delta(scene: Scene) -> None:
     """Delta's own sink as `spark_table`: a repeated batch changes nothing; as an input, the table of the moment."""
     port = spark_table("delta", {"path": str(scene.folder / "sink")})
     for version in (0, 1, 1, 0):
-        scene.upsert(port, version, (version, "a", None))
+        scene.upsert(port, version, (version, "a"), schema=PLAIN)
     scene.facts["sink"] = rows_of(input_frame(scene.spark, port, settings(scene)))
-    refreshed(scene, port, lambda: scene.upsert(port, 2, (2, "b", None)))
+    refreshed(scene, port, lambda: scene.upsert(port, 2, (2, "b"), schema=PLAIN))
 
 
 def spark_iceberg(scene: Scene) -> None:
@@ -103,9 +104,9 @@ def spark_parquet(scene: Scene) -> None:
 
 def plain_sink(scene: Scene, port: SparkTable) -> None:
     for version in (0, 1, 1):
-        scene.upsert(port, version, (version, "a", None))
+        scene.upsert(port, version, (version, "a"), schema=PLAIN)
     scene.facts["sink"] = rows_of(input_frame(scene.spark, port, settings(scene)))
-    refreshed(scene, port, lambda: scene.upsert(port, 2, (2, "b", None)))
+    refreshed(scene, port, lambda: scene.upsert(port, 2, (2, "b"), schema=PLAIN))
 
 
 def refreshed(scene: Scene, port: SparkTable, change: Any) -> None:
@@ -115,9 +116,11 @@ def refreshed(scene: Scene, port: SparkTable, change: Any) -> None:
     stream = scene.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(source))
     table = input_frame(scene.spark, port, settings(scene))
     joined = stream.crossJoin(table.groupBy().count().withColumnRenamed("count", "rows")).select("rows")
-    checkpoint = f"{scene.folder}/checkpoint/query"
-    batch = _batch_function(target, "query", settings(scene), checkpoint, overwrite=False)
-    query = joined.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint).start()
+
+    def write(frame: DataFrame, batch: int) -> None:
+        write_table(frame, target, Work(application="joined", version=batch), overwrite=False)
+
+    query = joined.writeStream.foreachBatch(write).option("checkpointLocation", f"{scene.folder}/checkpoint").start()
     try:
         query.processAllAvailable()
         change()
