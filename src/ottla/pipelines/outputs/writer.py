@@ -94,13 +94,13 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The types of the batches that tasks get; every column may be null, as in Spark's own sinks."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ottla.pipelines.arrow_values import arrow_type
 
     try:
-        arrow = to_arrow_schema(schema, timezone="UTC")
+        return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema])
     except PySparkException as problem:
         raise UserError(f"a column cannot be written: {str(problem).splitlines()[0]}") from problem
-    return pa.schema([field.with_nullable(True) for field in arrow])
 
 
 def work_of(options: Mapping[str, str]) -> Work | None:
