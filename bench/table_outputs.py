@@ -6,7 +6,8 @@
 Rates: each kind of table has one Spark session, in which its writers take turns; each writes once to warm up. Delta and
 Iceberg run on PySpark 4.1.4, the newest that their jars run on, PostgreSQL and Parquet on the installed PySpark. CPU is
 that of Spark, its Python workers and the database. Memory: all four outputs on `local-cluster`, so that the driver is a
-process of its own, with `spark.driver.maxResultSize=1m`. The run fails if the driver has more than 1 GB or grows by more
+process of its own, with `spark.driver.maxResultSize=1m`. Counted is the peak of the JVM with the Python processes of the
+driver, whose shared pages count once. The run fails if the driver has more than 1 GB or grows by more
 than 200 MB between the first and the last batch of an output.
 """
 
@@ -202,7 +203,7 @@ def in_turns(kind: str, session: Worker, writes: Any, rows: int, rounds: int, ur
     print(f"\n{kind}, PySpark {session.version}, {rows * _ROW_BYTES / 1e6:.0f} MB, {rounds} rounds")
     size = rows * _ROW_BYTES / 1e6
     peer = next(iter(writes()))
-    summary = {}
+    summary: dict[str, dict[str, Any]] = {}
     for name in (way for way in ways if way in measured):
         speeds = [size / answer["seconds"] for answer in measured[name]]
         costs = [answer["cpu"] / size * 1000 for answer in measured[name]]
@@ -247,8 +248,8 @@ def _memory_of(session: Worker, kind: str, write: Write, rows: int) -> dict[str,
     begun, peaks = time.monotonic(), []
     for version in range(_BATCHES):
         marker = {"txnAppId": "bench", "txnVersion": str(version)}
-        session.ask(do="write", rows=rows, format=write.format, options={**write.options, **marker}, path=None)
-        peaks.append(session.ask(do="memory"))
+        watched = {"rows": rows, "format": write.format, "options": {**write.options, **marker}, "path": None}
+        peaks.append(session.ask(do="watched write", **watched))
     totals = [peak["jvm"] + peak["python"] for peak in peaks]
     seconds = time.monotonic() - begun
     print(

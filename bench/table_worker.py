@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from ottla.pipelines.session import spark
 
 _FILLING = 29
 """MD5 sums in the text of a row: with the other columns 1,000 bytes."""
+_WATCH_S = 0.5
 
 
 def rows(session: SparkSession, count: int) -> DataFrame:
@@ -52,18 +54,38 @@ def _cpu(ask: dict[str, Any]) -> float:
     return cpu_seconds(os.getpid()) + sum(cpu_seconds(pid) for pid in ask.get("servers", ()))
 
 
-def memory() -> dict[str, float]:
-    """The driver's peaks in MB: the JVM, and all Python processes of the driver; executors are processes of their own."""
+def watched_write(session: SparkSession, ask: dict[str, Any]) -> dict[str, float]:
+    """The driver's peak in MB: the JVM's own record, and the most that its Python processes had together."""
+    peak, written = {"jvm": 0.0, "python": 0.0}, threading.Event()
+
+    def watch() -> None:
+        while True:
+            is_last = written.wait(_WATCH_S)
+            for name, size in _memory().items():
+                peak[name] = max(peak[name], size)
+            if is_last:
+                return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        write(session, ask)
+    finally:
+        written.set()
+        watcher.join()
+    return peak
+
+
+def _memory() -> dict[str, float]:
     jvm = python = 0.0
     for pid in _driver_processes():
         try:
-            peak, command = _peak_mb(pid), Path(f"/proc/{pid}/comm").read_text().strip()
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                jvm += _mb(Path(f"/proc/{pid}/status"), "VmHWM")
+            else:
+                python += _mb(Path(f"/proc/{pid}/smaps_rollup"), "Pss:")
         except (OSError, StopIteration):  # the process has ended
             continue
-        if command == "java":
-            jvm += peak
-        else:
-            python += peak
     return {"jvm": jvm, "python": python}
 
 
@@ -82,9 +104,8 @@ def _driver_processes() -> Iterator[int]:
             yield pid
 
 
-def _peak_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
+def _mb(path: Path, name: str) -> float:
+    return next(int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith(name)) * 1024 / 1e6
 
 
 def main() -> None:
@@ -95,7 +116,7 @@ def main() -> None:
     print(json.dumps({"version": session.version}), file=answers, flush=True)
     for line in sys.stdin:
         ask = json.loads(line)
-        answer = memory() if ask["do"] == "memory" else write(session, ask)
+        answer = (write if ask["do"] == "write" else watched_write)(session, ask)
         print(json.dumps(answer), file=answers, flush=True)
     session.stop()
 
