@@ -1,16 +1,16 @@
 """Upserts by Spark's own MERGE: all tasks of the session merge, and a batch has no bound.
 
-A session can do so if it has the jar of the table format, set up as that format's documentation says: the extension in
-`spark.sql.extensions`, and a catalog in `spark.sql.catalog.NAME` (Delta's is `spark_catalog`, an Iceberg port names its own
-in the property `spark-catalog`). Any other session merges in one task (delta.py, iceberg.py).
+A session can do so if it has the jar of the table format, set up as that format's documentation says. The extension is in
+`spark.sql.extensions`, and the catalog in `spark.sql.catalog.NAME`. Delta's catalog is `spark_catalog`; an Iceberg port names
+its own in the property `spark-catalog`. Any other session merges in one task (delta.py, iceberg.py).
 
 The marker is that of the other way, so a query may change from one to the other between two batches:
 
 - Delta: the application transaction of the same commit. Delta skips a MERGE whose version is there.
 - Iceberg: `ottla.version.APPLICATION` in the snapshot, then also as a property of the table, which outlives the snapshot.
 
-Rows are read before the merge, and executors keep them: a merge reads its source twice, a merge that is there already reads
-nothing, and a query with state must read the rows of each batch once. Iceberg also refuses a source whose plan numbers rows.
+Rows are read before the merge, and executors keep them. A merge reads its source twice, and a merge that is there already
+reads nothing, but a query with state must read the rows of each batch once. Iceberg also refuses a source whose plan numbers rows.
 """
 
 from __future__ import annotations
