@@ -1,5 +1,4 @@
-"""`python -m bench.pipelines`: Spark's two sources side by side, the direct scan beside the wire, how both grow,
-and two writers into PostgreSQL.
+"""`python -m bench.pipelines`: Spark's two sources side by side, the direct scan beside the wire, and how both grow.
 
 One broker in a process of its own; one Spark session for `format("ottla")` and one, in an environment of its own, for the
 official connector; every row is measured in turns. CPU is that of Spark's processes, the broker's beside it. `--quick`
@@ -27,7 +26,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.interop.ottla_server import ROOT, OttlaServer
-from tests.support.postgresql import postgresql
 
 from bench import machine
 from bench.spark_worker import cpu_seconds
@@ -36,7 +34,6 @@ from ottla.tables.segments import scan_range
 from ottla.tables.topics import settings_from
 
 OFFICIAL = "4.0.0"
-JDBC_DRIVER = "org.postgresql:postgresql:42.7.14"
 _PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{OFFICIAL}"
 _WORKER = Path(__file__).with_name("spark_worker.py")
 _VALUE = 1000
@@ -163,13 +160,6 @@ def writer(bed: Bed, source: str, rows: int, **options: str) -> Callable[[int], 
     return lambda _: bed.workers[source].ask(do="write", format=source, rows=rows, size=_VALUE, options=given)
 
 
-def sql_writer(
-    bed: Bed, worker: str, source: str, options: dict[str, str], rows: int
-) -> Callable[[int], dict[str, Any]]:
-    session = bed.workers[worker]
-    return lambda _: session.ask(do="write", format=source, rows=rows, size=_VALUE, options=options)
-
-
 def in_process(read: Callable[[], Iterator[Any]]) -> Callable[[int], dict[str, Any]]:
     """To Arrow, without Spark."""
 
@@ -234,26 +224,6 @@ def measure(bed: Bed, rows: int) -> dict[str, Any]:
     return found
 
 
-def measure_sql(bed: Bed, rows: int) -> dict[str, Any]:
-    """Spark's JDBC writer beside `format("ottla-sql")` into one PostgreSQL, in a table for each of them that grows."""
-    with postgresql() as uri, tempfile.TemporaryDirectory(prefix="ottla-bench-") as place, ExitStack() as stack:
-        bed.workers["jdbc"] = Worker(sys.executable, JDBC_DRIVER, Path(place) / "jdbc.log")
-        stack.callback(lambda: bed.workers.pop("jdbc").close())
-        server, _, database = uri.partition("@")[2].partition("/")
-        jdbc = {
-            "url": f"jdbc:postgresql://{server}/{database}",
-            "user": "ottla",
-            "dbtable": "by_jdbc",
-            "driver": "org.postgresql.Driver",
-        }
-        jdbc |= {"reWriteBatchedInserts": "true", "batchsize": "10000"}
-        ways = {"jdbc": ("jdbc", "jdbc", jdbc), "ottla": ("ottla", "ottla-sql", {"url": uri, "dbtable": "by_ottla"})}
-        title = "write into PostgreSQL, 4 tasks"
-        found = {title: bed.in_turns({name: sql_writer(bed, *way, rows) for name, way in ways.items()})}
-        print_rows(title, found[title])
-        return found
-
-
 def _extrapolated(few: int, few_s: float, many: int, many_s: float) -> float:
     slope = (many_s - few_s) / (many - few)
     return many_s + slope * (100_000_000_000 / _VALUE - many)
@@ -276,17 +246,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="records of 1 KB in the topic that is read")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-official", action="store_true", help='only format("ottla")')
-    parser.add_argument("--only-sql", action="store_true", help="only the writers into PostgreSQL")
     parser.add_argument("--results", type=Path, help="write the figures there, as JSON")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and sessions end with it
     began, load = time.monotonic(), machine.load_average()
-    with bed_of(
-        1 if given.quick else given.rounds, with_official=not (given.without_official or given.only_sql)
-    ) as bed:
-        rows = 40_000 if given.quick else given.rows
-        found = {} if given.only_sql else measure(bed, rows)
-        found |= measure_sql(bed, rows // 4)
+    with bed_of(1 if given.quick else given.rounds, with_official=not given.without_official) as bed:
+        found = measure(bed, 40_000 if given.quick else given.rows)
     print(f"\nload before {load[0]}, after {machine.load_average()[0]}; {time.monotonic() - began:.0f} s")
     if given.results:
         given.results.write_text(json.dumps(found | {"load": load}, indent=1))

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,8 @@ from ottla.pipelines.session import use_java
 from ottla.tables.query import topic_table
 from tests.interop.ottla_server import ROOT
 from tests.pipelines.conftest import Topics
-from tests.support.kafka_jars import Unavailable, cache_dir, fetch_artifacts, file_lock
+from tests.support.kafka_jars import Unavailable, cache_dir, fetch_artifacts
+from tests.support.spark_jars import older_pyspark
 
 pytestmark = [pytest.mark.soak, pytest.mark.interop, pytest.mark.timeout(1800)]
 CONNECTORS = {
@@ -56,7 +56,7 @@ def test_the_same_file(ottla_server, tmp_path, version):
                 CONNECTORS[version],
             ).glob("*.jar")
         ] if CONNECTORS[version] else []  # fmt: skip
-        packages = _pyspark(version)
+        packages = older_pyspark(version)
     except Unavailable as reason:
         pytest.skip(str(reason))
     topics = Topics(ottla_server)
@@ -96,20 +96,3 @@ assert pyspark.__version__ == sys.argv[1], pyspark.__version__
 from ottla.pipelines.submit import main
 main(sys.argv[2:])
 """
-
-
-def _pyspark(version: str) -> Path:
-    """PySpark in a folder that goes before the installed one."""
-    folder = cache_dir().with_name(f"ottla-pyspark-{version}")
-    with file_lock(folder.with_name(folder.name + ".lock")):
-        if not (folder / "pyspark").exists():
-            done = subprocess.run(
-                [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable,
-                 "--target", str(folder), f"pyspark=={version}"],
-                capture_output=True, text=True, timeout=900, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise Unavailable(
-                    f"pyspark {version} cannot be installed: {done.stderr.strip().splitlines()[-1][:200]}"
-                )
-    return folder

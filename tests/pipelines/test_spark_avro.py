@@ -11,7 +11,7 @@ import pytest
 
 from tests.interop.ottla_server import ROOT
 from tests.support.kafka_jars import Unavailable
-from tests.support.spark_avro import spark_avro
+from tests.support.spark_jars import AVRO, spark_jars
 
 _COMPARE = """
 import json, sys
@@ -50,7 +50,7 @@ DIFFERENT = {"time-micros", "timestamp-nanos", "local-timestamp-nanos", "null"}
 def test_types_and_rows_are_those_of_from_avro(tmp_path):
     """On purpose different: micros of a day are numbers, nanoseconds are timestamps, a field of type null is text."""
     try:
-        jar = spark_avro()
+        jar = spark_jars(AVRO)
     except Unavailable as reason:
         pytest.skip(str(reason))
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}"}

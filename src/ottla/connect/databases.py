@@ -35,6 +35,11 @@ class Dialect:
     create one table; the other databases have one writer."""
     type_of: str = ""
     """Selects the type of a column; table and column are bound. Empty where any value compares with any column."""
+    text_types: str = ""
+    """Selects name and type of the columns of a table that take text by a cast only, such as uuid and jsonb; the table is
+    bound. Empty where every column takes text."""
+    array_types: str = ""
+    """The same for arrays, whose rows are JSON arrays."""
     integer_key: str = ""
     """Selects the only column of an integer primary key; the table is bound."""
     staging_tables: str = ""
@@ -117,6 +122,12 @@ POSTGRESQL = Dialect(
     creation_lock="select pg_advisory_xact_lock(hashtext('ottla'), hashtext($1))",
     type_of="select format_type(atttypid, -1) from pg_attribute where attrelid = $1::text::regclass "
     "and attname = $2::text",
+    # Categories: user-defined (uuid, json, jsonb, xml), enum, network address, time span, bit string, geometric.
+    text_types="select attname::text, format_type(atttypid, atttypmod) from pg_attribute join pg_type on pg_type.oid = atttypid "
+    "where attrelid = to_regclass($1::text) and attnum > 0 and not attisdropped and typcategory in ('U', 'E', 'I', 'T', 'V', 'G') "
+    "and typname <> 'bytea'",
+    array_types="select attname::text, format_type(atttypid, atttypmod) from pg_attribute join pg_type on pg_type.oid = atttypid "
+    "where attrelid = to_regclass($1::text) and attnum > 0 and not attisdropped and typcategory = 'A' and attndims <= 1",
     integer_key="select attname::text from pg_index join pg_attribute on attrelid = indrelid and attnum = indkey[0] "
     "where indrelid = $1::text::regclass and indisprimary and indnkeyatts = 1 "
     "and atttypid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)",
@@ -217,12 +228,23 @@ def create_table(cursor: Any, dialect: Dialect, table: str, columns: str) -> Non
 
 def database_rows(rows: pa.Table, dialect: Dialect) -> pa.Table:
     """Columns that databases store: nested ones become JSON text; decimals and times too where there is no such type."""
-    import json
-
     for index, field in enumerate(rows.schema):
         nested = pa.types.is_nested(field.type)
         if nested or dialect.written_as_text(field.type):
-            write: Any = (lambda value: json.dumps(value, default=str)) if nested else str
+            write: Any = _json if nested else str
             texts = [None if value is None else write(value) for value in rows.column(index).to_pylist()]
             rows = rows.set_column(index, field.name, pa.array(texts, pa.string()))
     return rows
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, default=_json_text)
+
+
+def _json_text(value: Any) -> str:
+    """Bytes as Spark's to_json writes them."""
+    import base64
+
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from ottla.model.user_error import UserError
@@ -15,6 +17,17 @@ from ottla.model.user_error import UserError
 _MOST_MESSAGE = 500
 _REFUSED = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises for a value that is not of its type: a number that is too large, text that is not UTF-8."""
+
+
+_IN_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {"timestamp_utc": True}
+)
+"""PySpark 4.2 changed the name of the parameter."""
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """Spark's type in Arrow; timestamps have the zone UTC."""
+    return to_arrow_type(kind, **_IN_UTC)
 
 
 def batch_function(function: Callable[[pa.Array], pa.Array], result: DataType, source: Column) -> Column:

@@ -15,14 +15,13 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from ottla.client.errors import RegistryRefused
 from ottla.client.schema_registry import latest_schema, register_schema, schema_texts
 from ottla.model.user_error import UserError
 from ottla.payloads.confluent import framed, indexes_prefix, message_indexes, unframed
-from ottla.pipelines.arrow_values import batch_function, decoded_values, encoded_values
+from ottla.pipelines.arrow_values import arrow_type, batch_function, decoded_values, encoded_values
 from ottla.pipelines.avro_reading import AvroDecoder
 from ottla.pipelines.avro_types import Texts, avro_types, max_depth
 from ottla.pipelines.avro_writing import avro_encoder
@@ -49,7 +48,7 @@ def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
     result = StructType([StructField("value", schema), StructField("error", StringType())])
 
     def values(data: pa.Array) -> pa.Array:
-        return decoded_values(data, read, to_arrow_type(schema, timezone="UTC"))
+        return decoded_values(data, read, arrow_type(schema))
 
     both = batch_function(values, result, raw)
     return frame.withColumn("__both", both).withColumn("value", F.col("__both.value")).withColumn(
@@ -116,7 +115,7 @@ def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
         return F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
     if form.kind == "csv":
         return F.to_csv(whole).cast("binary")
-    kind = to_arrow_type(frame.select(whole.alias("row")).schema["row"].dataType, timezone="UTC")
+    kind = arrow_type(frame.select(whole.alias("row")).schema["row"].dataType)
     write = (_avro_writer if form.kind == "avro" else _protobuf_writer)(form, subject, kind)
     return batch_function(lambda rows: encoded_values(rows, write), BinaryType(), whole)
 

@@ -14,6 +14,7 @@ FILE_FORMATS = ("parquet", "json", "csv")
 REFRESHES = ("start", "batch")
 _OF_THE_PIPELINE = ("txnappid", "txnversion", "newversion", "exactlyonce", "checkpointlocation", "topic", "subscribe")
 """Options by which outputs know a repeated batch, and topics: a value from outside would mix the batches of two queries."""
+SPARK_CATALOG = "spark-catalog"
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 
@@ -108,7 +109,8 @@ class Iceberg(Port):
     table: str
     """NAMESPACE.NAME."""
     catalog: Mapping[str, str] = field(default_factory=dict)
-    """Properties of pyiceberg: uri, warehouse, type ..."""
+    """Properties of pyiceberg (uri, warehouse, type ...), and `spark-catalog`: the name that Spark's session has for the
+    same catalog, if its Iceberg jar merges upserts."""
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
 

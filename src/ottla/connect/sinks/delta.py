@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -136,5 +137,12 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
         table = DeltaTable(location.uri, storage_options={**location.storage_options(), **(storage_options or {})})
     except TableNotFoundError:
         raise UserError(f"there is no Delta table at {uri}") from None
-    notes = next((entry for entry in table.history() if any(name.startswith("ottla.") for name in entry)), {})
-    return table.to_pyarrow_table(), {name: str(value) for name, value in notes.items() if name.startswith("ottla.")}
+    notes = next((notes for notes in map(_notes, table.history()) if notes), {})
+    return table.to_pyarrow_table(), notes
+
+
+def _notes(commit: Mapping[str, Any]) -> dict[str, str]:
+    """What Ottla noted: beside Delta's own facts, or in the only text that Spark's MERGE can add."""
+    text = str(commit.get("userMetadata") or "")
+    added = json.loads(text) if text.startswith('{"ottla.') else {}
+    return {name: str(value) for name, value in {**commit, **added}.items() if name.startswith("ottla.")}

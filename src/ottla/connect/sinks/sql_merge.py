@@ -6,8 +6,8 @@ table is merged from several staging tables one after the other, so the order of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,11 @@ from ottla.connect.sinks.base import DELETED
 
 ROW = "__ottla_row"
 _TEMPORARY = "__ottla_rows"
+_CAST = "cast({name} as {kind})"
+_ARRAY = (
+    "case when {name} is not null then cast(array(select element from jsonb_array_elements_text(cast({name} as jsonb)) "
+    "with ordinality as elements (element, place) order by place) as {kind}) end"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class Merge:
     keys: tuple[str, ...] = ()
     replaces: bool = True
     """A row replaces the stored row of its key. Otherwise such a row is an error of the database."""
+    casts: Mapping[str, str] = field(default_factory=dict)
+    """Expressions for columns whose staged text is no value of the table's type yet, such as uuid."""
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -42,6 +49,9 @@ class Merge:
 
     def statements(self, source: str) -> list[str]:
         """From one staging table, whose name is quoted."""
+        if self.casts:
+            expressions = [f"{self.casts.get(name, quoted(name))} as {quoted(name)}" for name in self.schema.names]
+            source = f"(select {', '.join(expressions)} from {source}) as staged"  # noqa: S608 - quoted names
         names = [field.name for field in self.columns]
         listed = ", ".join(map(quoted, names))
         # A column without a type has nulls only, which a staging table stores as text.
@@ -73,6 +83,29 @@ class Merge:
         cursor.adbc_ingest(_TEMPORARY, rows, mode="create", temporary=True)
         self.run(cursor, quoted(_TEMPORARY))
         cursor.execute(f"drop table {quoted(_TEMPORARY)}")
+
+
+def text_casts(cursor: Any, dialect: Dialect, table: str, schema: pa.Schema) -> dict[str, str]:
+    """How the text of staged rows becomes a value of the table's columns, as far as an insert does not do so by itself.
+
+    `schema` is that of the rows before staging. `table` is quoted.
+    """
+    if not dialect.text_types:
+        return {}
+    casts = {}
+    for statement, expression in ((dialect.text_types, _CAST), (dialect.array_types, _ARRAY)):
+        cursor.execute(statement, (table,))
+        for name, kind in cursor.fetchall():
+            index = schema.get_field_index(name)
+            column = schema.field(index).type if index >= 0 else pa.null()
+            is_flat_list = pa.types.is_list(column) and not pa.types.is_nested(column.value_type)
+            if (
+                dialect.sql_type(column) == "text"
+                and (expression is _CAST or is_flat_list)
+                and not pa.types.is_null(column)
+            ):
+                casts[name] = expression.format(name=quoted(name), kind=kind)
+    return casts
 
 
 def staged_rows(rows: pa.Table, dialect: Dialect, keys: Sequence[str], first: int = 0) -> pa.Table:

@@ -16,6 +16,7 @@ from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name
+from ottla.pipelines.outputs.spark_merge import merge_in_spark, merge_target
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable
 
 _NO_KEYS = ("map", "variant")
@@ -31,7 +32,12 @@ def write_table(frame: DataFrame, port: Port, work: Work, *, overwrite: bool) ->
     name, options = table_format(port)
     keys = json.loads(options.get("keys", "[]"))
     if keys and not overwrite and not isinstance(port, SqlTable):  # a database merges what all tasks staged
-        rows = newest_of_each(rows, keys, port.node).coalesce(1)
+        rows = newest_of_each(rows, keys, port.node)
+        target = merge_target(frame.sparkSession, port) if isinstance(port, Delta | Iceberg) else None
+        if target is not None:
+            merge_in_spark(rows, target, work)
+            return
+        rows = rows.coalesce(1)
     write_format(rows, name, options, work, overwrite=overwrite)
 
 

@@ -33,6 +33,7 @@ from ottla.pipelines.outputs.data_files import (
     stored_rows,
     words,
 )
+from ottla.pipelines.ports import SPARK_CATALOG
 
 UPSERT_BYTES = 256 * 1024 * 1024
 CHUNK_BYTES = 128 * 1024 * 1024
@@ -59,8 +60,8 @@ def make(options: Mapping[str, str], *, overwrite: bool) -> IcebergOutput:
 
 
 def catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """As pyiceberg wants them. A SQL catalog's warehouse is a location; that of other catalogs is their own name for one."""
-    made = dict(properties)
+    """As pyiceberg needs them. A SQL catalog's warehouse is a location; that of other catalogs is their own name for one."""
+    made = {name: value for name, value in properties.items() if name != SPARK_CATALOG}
     if "warehouse" in made and made.get("uri", "").startswith(_SQL):
         made |= locate(made["warehouse"]).iceberg_properties()
     return made
@@ -272,14 +273,10 @@ class _Problems:
 
 
 def _reached(table: Any, application: str) -> int | None:
-    marker = table.properties.get(f"{MARKER}{application}")
-    if marker is not None:
-        return int(marker)
-    for snapshot in reversed(list(table.snapshots())):  # of an earlier version of Ottla
-        marker = snapshot.summary.get(f"{MARKER}{application}") if snapshot.summary else None
-        if marker is not None:
-            return int(marker)
-    return None
+    """Of the property, and of snapshots: those of Spark's MERGE and of earlier versions of Ottla."""
+    summaries = [snapshot.summary for snapshot in table.snapshots() if snapshot.summary]
+    markers = [properties.get(f"{MARKER}{application}") for properties in (table.properties, *summaries)]
+    return max((int(marker) for marker in markers if marker is not None), default=None)
 
 
 def _chunks(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

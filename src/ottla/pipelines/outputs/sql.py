@@ -34,7 +34,7 @@ from ottla.connect.databases import (
 )
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.sql import connection_url
-from ottla.connect.sinks.sql_merge import Merge, staged_rows
+from ottla.connect.sinks.sql_merge import Merge, staged_rows, text_casts
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import whole
@@ -61,6 +61,7 @@ class SqlOutput:
     staging_schema: str | None = None
     """The schema of staging tables; that of the table if missing."""
     schema: pa.Schema | None = None
+    casts: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, schema: pa.Schema) -> None:
         """Merges no rows into the table and rolls back, so that the database checks names, types, keys and rights.
@@ -80,6 +81,7 @@ class SqlOutput:
                 word = uuid.uuid4().hex
                 take_version(cursor, dialect, Work(application=word, version=0))
                 self._merge.create(cursor, dialect)
+                self.casts = text_casts(cursor, dialect, quoted_table(self.table), schema)
                 if dialect.staging_tables:
                     name = _staging_name(self._prefix(word), 0, word, word)
                     self._create_staging(cursor, dialect, name, staged)
@@ -118,6 +120,12 @@ class SqlOutput:
         except (UserError, OSError) as problem:
             if rows.problem is not None:
                 raise rows.problem from None
+            column = rows.column_with_nul() if "0x00" in str(problem) else None
+            if column is not None:
+                raise UserError(
+                    f"the table {self.table} was not written: a value of {column} has the character NUL, which the database "
+                    f"cannot store in a text: remove it, as replace({column}, char(0), '') does, or cast the column to binary"
+                ) from problem
             if isinstance(problem, OSError):
                 raise UserError(f"rows cannot be staged in {self._folder}: {problem.strerror or problem}") from problem
             raise
@@ -143,39 +151,44 @@ class SqlOutput:
         return True
 
     def sweep(self, work: Work, job: str | None = None) -> None:
-        dialect = dialect_of(self.uri)
-        committed = self.reached(work.application)
+        prefix = self._prefix(work.application)
 
-        def is_done(name: str) -> bool:
-            version, name_job = _parts(name, self._prefix(work.application))
+        def is_done(name: str, committed: int | None) -> bool:
+            version, name_job = _parts(name, prefix)
             if committed is not None and version <= committed:
                 return True
             return job is not None and (version, name_job) == (work.version, _hash(job, 8))
 
-        prefix = self._prefix(work.application)
-        if not dialect.staging_tables:
-            names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
-            _remove([os.path.join(self._folder, name) for name in names if name.startswith(prefix) and is_done(name)])
-            return
         with self._connected("cannot be swept") as (connection, dialect):
+            create_progress(connection, dialect)
             with transaction(connection, dialect) as cursor:
-                cursor.execute(dialect.staging_tables, (self._staging_schema, prefix))
-                names = [row[0] for row in cursor.fetchall() if is_done(row[0])]
+                committed = self._reached(cursor, dialect, work.application)
+                names = [name for name in self._staged_names(cursor, dialect, prefix) if is_done(name, committed)]
+            if not dialect.staging_tables:
+                _remove([os.path.join(self._folder, name) for name in names])
+                return
             for start in range(0, len(names), MOST_DROPPED):
                 with transaction(connection, dialect) as cursor:
                     self._drop(cursor, names[start : start + MOST_DROPPED])
+
+    def _staged_names(self, cursor: Any, dialect: Dialect, prefix: str) -> list[str]:
+        if dialect.staging_tables:
+            cursor.execute(dialect.staging_tables, (self._staging_schema, prefix))
+            return [row[0] for row in cursor.fetchall()]
+        names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
+        return [name for name in names if name.startswith(prefix)]
 
     @property
     def _merge(self) -> Merge:
         if self.schema is None:
             raise RuntimeError("an output stages and commits after prepare")
-        return Merge(table=quoted_table(self.table), schema=self.schema, keys=self.keys)
+        return Merge(table=quoted_table(self.table), schema=self.schema, keys=self.keys, casts=self.casts)
 
     def _merge_source(self, cursor: Any, dialect: Dialect, rows: SqlStaged) -> None:
         if dialect.staging_tables:
             source = self._quoted_staging(rows.source)
-            cursor.execute(f"select count(*) from {source}")  # noqa: S608 - a quoted name
-            if cursor.fetchone()[0] != rows.rows:  # PostgreSQL empties unlogged tables when it recovers from a crash
+            cursor.execute(f"select exists (select from {source})")  # noqa: S608 - a quoted name
+            if not cursor.fetchone()[0]:  # PostgreSQL empties unlogged tables when it recovers from a crash
                 raise UserError(f"the database lost the rows that were staged for {self.table}: write the batch again")
             self._merge.run(cursor, source)
             return
@@ -248,7 +261,15 @@ class _Rows:
         self.count = 0
         self.problem: Exception | None = None
         self._first, self._later, self._keys = first, later, keys
-        self.schema: pa.Schema = self._staged(first.slice(0, 0)).schema
+        self._last = self._staged(first.slice(0, 0))
+        self.schema: pa.Schema = self._last.schema
+
+    def column_with_nul(self) -> str | None:
+        """A database reports that character without its column. The batch is one of those that the driver has read."""
+        import pyarrow.compute as pc
+
+        names = (field.name for field in self.schema if pa.types.is_string(field.type))
+        return next((name for name in names if pc.any(pc.match_substring(self._last.column(name), "\0")).as_py()), None)
 
     def reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
@@ -257,7 +278,8 @@ class _Rows:
         batch = self._first
         try:
             while True:
-                yield from self._staged(batch).to_batches()
+                self._last = self._staged(batch)
+                yield from self._last.to_batches()
                 self.count += batch.num_rows
                 batch = next(self._later)
         except StopIteration:

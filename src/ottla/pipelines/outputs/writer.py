@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,7 +29,8 @@ class TableWriter(DataSourceArrowWriter):
     def __init__(self, output: TableOutput, schema: pa.Schema, work: Work | None) -> None:
         self._output = output
         self._job = uuid.uuid4().hex[:8]
-        self._work = Work(application=f"job-{uuid.uuid4().hex}", version=0) if work is None else work
+        self._is_named = work is not None
+        self._work = work or Work(application=f"job-{uuid.uuid4().hex}", version=0)
         output.prepare(schema)
         last = output.reached(self._work.application)
         # A task that merges compares its rows with those of the commit that is there.
@@ -47,6 +49,9 @@ class TableWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if not self._is_done:
             self._output.commit(_staged(messages), self._work)
+        if not self._is_named:  # no later batch of this application sweeps
+            with suppress(UserError):  # the rows are committed: a second try would write them twice
+                self._output.sweep(self._work)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if _before_commit(messages):
@@ -89,13 +94,13 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The types of the batches that tasks get; every column may be null, as in Spark's own sinks."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ottla.pipelines.arrow_values import arrow_type
 
     try:
-        arrow = to_arrow_schema(schema, timezone="UTC")
+        return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema])
     except PySparkException as problem:
         raise UserError(f"a column cannot be written: {str(problem).splitlines()[0]}") from problem
-    return pa.schema([field.with_nullable(True) for field in arrow])
 
 
 def work_of(options: Mapping[str, str]) -> Work | None:
