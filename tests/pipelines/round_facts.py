@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from ottla.connect.sources.sql import read_table
+from ottla.model.user_error import UserError
+from ottla.pipelines.outputs.sql import make
 
 HOLDER = "ottla.driver.json"
 PHASES = ("planned", "staged", "committed")
@@ -16,9 +21,9 @@ PHASES = ("planned", "staged", "committed")
 class Progress:
     """The batches of all queries, from the files of their checkpoints. `places` are local folders, also those of a bucket."""
 
-    def __init__(self, checkpoints: Path, places: dict[str, Path]) -> None:
+    def __init__(self, checkpoints: Path, places: dict[str, Path], database: str | None = None) -> None:
         self._checkpoints = checkpoints / "copy"
-        self._places = places
+        self._places, self._database = places, database
 
     def done(self) -> int:
         return sum(len(_numbers(folder / "commits")) for folder in self._queries())
@@ -49,15 +54,23 @@ class Progress:
 
     def _phase(self, query: Path, batch: int) -> str:
         place = self._places.get(query.name)
-        if place is None:
-            return "planned"
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(OSError, ValueError, KeyError, UserError):
             application = f"copy.{query.name}-{json.loads((query / 'metadata').read_text())['id']}"
-            if _committed(place, application) >= batch:
+            if query.name == "to-sql" and self._database:
+                return _phase_in_database(self._database, application, batch)
+            if place is not None and _committed(place, application) >= batch:
                 return "committed"
-            if _staged(place, application, batch):
+            if place is not None and _staged(place, application, batch):
                 return "staged"
         return "planned"
+
+
+def _phase_in_database(address: str, application: str, batch: int) -> str:
+    reached = make({"url": address, "dbtable": "rows"}, overwrite=False).reached(application)
+    if reached is not None and reached >= batch:
+        return "committed"
+    names = read_table(address, "pg_catalog.pg_tables").column("tablename").to_pylist()
+    return "staged" if any(re.match(rf"ottla_[0-9a-f]+_{batch}_", name) for name in names) else "planned"
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -148,7 +148,7 @@ class Verdict:
         self.lack: list[str] = []
 
     def numbers(self, output: str, read: list[Any], expected: Any) -> None:
-        counted, right = Counter(read), Counter(expected)
+        counted, right = Counter(read), Counter(list(expected))
         self._note(self.surplus, output, "too many", counted - right)
         self._note(self.lack, output, "missing", right - counted)
 

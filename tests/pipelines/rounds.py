@@ -89,14 +89,25 @@ class Rounds:
         self.number += 1
         self._send(rows)
         self._await_batches(self._draw.randrange(1, 4))
-        time.sleep(self._draw.random())
         victim = self._victim()
-        in_flight = self._progress.in_flight()
+        in_flight = self._moment()
         self._hit(victim)
         self.victims[victim] += 1
         self.hit.update(f"{query}: {phase}" for query, phase in in_flight.items())
         phases = ", ".join(f"{query} {phase}" for query, phase in in_flight.items()) or "nothing"
         self._say(f"round {self.number}: {victim}, in flight: {phases}; {self._progress.done()} batches")
+
+    def _moment(self) -> dict[str, str]:
+        """The batches in flight when one of them is where the draw wants it: mostly between its first staged rows and the
+        end of its commit."""
+        aim = self._draw.choice(("", "staged", "staged", "committed")) if self.everything else ""
+        time.sleep(self._draw.random())
+        deadline = time.monotonic() + 10
+        while True:
+            in_flight = self._progress.in_flight()
+            if not aim or aim in in_flight.values() or time.monotonic() > deadline:
+                return in_flight
+            time.sleep(0.05)
 
     def settle(self, seconds: float) -> None:
         """Waits until every output has everything; Anomaly if that never happens, or if an output has too much."""
@@ -324,6 +335,7 @@ def rounds_of_everything(folder: Path, seed: int, master: str, conf: list[str], 
             folder / "checkpoints" if store is None else store.root / "checkpoints" / "all",
             {"to-delta": root / "delta", "to-parquet": root / "parquet", "people": root / "people",
              "matched": root / "lake" / "lake" / "matched"},
+            database.address,
         )  # fmt: skip
         server = OttlaServer(folder / "server", properties=PROPERTIES)
         server.start()
