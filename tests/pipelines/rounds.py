@@ -12,292 +12,28 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.interop.ottla_server import OttlaServer
-from tests.pipelines.conftest import PROPERTIES, Topics
-from tests.pipelines.drivers import Driver, is_cluster, remove_work_folders, send_signal, small_jvm
+from tests.pipelines.conftest import PROPERTIES
+from tests.pipelines.drivers import Driver, is_cluster, remove_work_folders, small_jvm
+from tests.pipelines.kill_rounds import KINDS, Rounds
 from tests.pipelines.round_facts import Progress, add_to, speculation
-from tests.pipelines.round_outputs import CUSTOMERS, Feed, Outputs, in_environment, s3_keys, verdict
+from tests.pipelines.round_outputs import Outputs, in_environment, s3_keys
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_jars import cache_dir, fetch_artifacts
-from tests.support.postgresql import PostgreSql, postgresql_server
+from tests.support.postgresql import postgresql_server
 from tests.support.s3 import S3, s3_server
 
 CLUSTER = "local-cluster[2,1,900]"
-DECK = (
-    *("driver",) * 2, *("executor",) * 3, *("worker",) * 3, *("planner",) * 2, *("broker",) * 2, *("database",) * 2,
-    *("pause",) * 4, "recreated topic",
-)  # fmt: skip
-"""What the rounds of everything hit, in an order that the seed draws."""
-RARE = ("second driver", "overtaken driver")
-ROUND_S = 150.0
-QUERIES = 9
-
-
-class Anomaly(Exception):
-    """What must not happen."""
-
-
-class Rounds:
-    def __init__(
-        self, server: ApacheKafka, folder: Path, outputs: Outputs, draw: random.Random, driver: Callable[[str], Driver],
-        *, progress: Progress, database: PostgreSql | None = None, store: S3 | None = None,
-    ) -> None:  # fmt: skip
-        self._server, self._folder, self._outputs, self._draw = server, folder, outputs, draw
-        self._new_driver, self._progress, self._database, self._store = driver, progress, database, store
-        self._topics = Topics(server)
-        self.feed = Feed(server, draw)
-        self.driver = driver("driver.log")
-        self._drivers = [self.driver]
-        self._deck: list[str] = []
-        self.number = 0
-        self.victims, self.hit, self.events = Counter[str](), Counter[str](), Counter[str]()
-
-    @property
-    def everything(self) -> bool:
-        return bool(self._outputs.catalog)
-
-    def begin(self, rows: int) -> None:
-        for name in (
-            "in",
-            "out",
-            "counts",
-            *(("customers", "levels", "extra", "extra-out") if self.everything else ()),
-        ):
-            self._topics.make(name, 2)
-        if self.everything:
-            self.feed.send_customers(CUSTOMERS)
-            self.feed.send_levels(CUSTOMERS[:4])
-            self.feed.send_extra(10)
-        self.feed.send_rows(rows)
-        self.driver.start()
-        deadline = time.monotonic() + 4 * ROUND_S
-        while self.everything and self._progress.done() < QUERIES and time.monotonic() < deadline and self.driver.runs:
-            time.sleep(0.5)
-
-    def round(self, rows: int) -> None:
-        """New inputs, some batches, and one victim in the middle of the next."""
-        self.number += 1
-        self._send(rows)
-        self._await_batches(self._draw.randrange(1, 4))
-        victim = self._victim()
-        in_flight = self._moment()
-        self._hit(victim)
-        self.victims[victim] += 1
-        self.hit.update(f"{query}: {phase}" for query, phase in in_flight.items())
-        phases = ", ".join(f"{query} {phase}" for query, phase in in_flight.items()) or "nothing"
-        self._say(f"round {self.number}: {victim}, in flight: {phases}; {self._progress.done()} batches")
-
-    def _moment(self) -> dict[str, str]:
-        """The batches in flight when one of them is where the draw wants it: mostly between its first staged rows and the
-        end of its commit."""
-        aim = self._draw.choice(("", "staged", "staged", "committed")) if self.everything else ""
-        time.sleep(self._draw.random())
-        deadline = time.monotonic() + 10
-        while True:
-            in_flight = self._progress.in_flight()
-            if not aim or aim in in_flight.values() or time.monotonic() > deadline:
-                return in_flight
-            time.sleep(0.05)
-
-    def settle(self, seconds: float) -> None:
-        """Waits until every output has everything; Anomaly if that never happens, or if an output has too much."""
-        deadline = time.monotonic() + seconds
-        while True:
-            if not self.driver.runs:
-                self._again()
-            result = verdict(self._server, self._outputs, self.feed)
-            if result.surplus or (result.lack and time.monotonic() > deadline):
-                raise Anomaly(str(result))
-            if not result.lack:
-                self._say(f"verdict after {self.number} rounds: {result} ({len(self.feed.rows)} rows)")
-                return
-            time.sleep(3)
-
-    def finish(self) -> None:
-        """Another driver takes all that is there; then every input must be once in every output."""
-        self.driver.kill()
-        self.driver.finish(600)
-        result = verdict(self._server, self._outputs, self.feed)
-        assert not result.surplus + result.lack, result
-
-    def end(self) -> None:
-        for driver in self._drivers:
-            driver.remove()
-
-    def _send(self, rows: int) -> None:
-        self.feed.send_rows(rows, bad=self._draw.randrange(4) if self.everything else 0)
-        if self.everything:
-            self.feed.send_customers(tuple(self._draw.sample(CUSTOMERS, 2)))
-            self.feed.send_levels(tuple(self._draw.sample(CUSTOMERS, 2)))
-            self.feed.send_extra(3)
-
-    def _await_batches(self, count: int) -> None:
-        before, deadline = self._progress.done(), time.monotonic() + ROUND_S
-        while self._progress.done() < before + count and time.monotonic() < deadline:
-            if not self.driver.runs:
-                self._again()
-            time.sleep(0.1)
-        if self._progress.done() == before:
-            self.events["no batch within the time of a round"] += 1
-
-    def _again(self) -> None:
-        """The driver gave up by itself. It may: five failures of a query in a row. Its words are in the results."""
-        reason = self.driver.error() or self.driver.last_words(400)
-        self._say(f"the driver ended: {reason}")
-        self.events[f"driver ended: {reason.splitlines()[-1][:200] if reason else '?'}"] += 1
-        self.driver.kill()
-        self.driver.start()
-
-    def _victim(self) -> str:
-        if not self.everything:
-            return self._draw.choice(("driver", "worker", "broker")) if self.number > 1 else "driver"
-        if not self._deck:
-            self._deck = [*DECK, self._draw.choice(RARE), *(("gateway",) * 2 if self._store else ())]
-            self._draw.shuffle(self._deck)
-        return self._deck.pop()
-
-    def _hit(self, victim: str) -> None:
-        getattr(self, f"_hit_{victim.replace(' ', '_')}")()
-
-    def _hit_driver(self) -> None:
-        self.driver.kill_driver()
-        self.driver.start()
-
-    def _hit_executor(self) -> None:
-        self._kill_one(self.driver.executors())
-
-    def _hit_worker(self) -> None:
-        """A Python process of a task; on local[2] all are below the driver's JVM."""
-        self._kill_one(self.driver.python_workers(*self.driver.executors()))
-
-    def _hit_planner(self) -> None:
-        """A Python process of the driver's JVM: it plans sources, checks outputs, or commits."""
-        self._kill_one(self.driver.python_workers(*self.driver.jvm()))
-
-    def _kill_one(self, pids: list[int]) -> None:
-        if pids:
-            send_signal([self._draw.choice(sorted(pids))], signal.SIGKILL)
-        else:
-            self.events["a victim was not there"] += 1
-
-    def _hit_broker(self) -> None:
-        self._server.kill()
-        time.sleep(self._draw.random() * 2)
-        self._server.start()
-
-    def _hit_database(self) -> None:
-        self._database.kill()
-        time.sleep(self._draw.random() * 2)
-        self._database.start()
-
-    def _hit_gateway(self) -> None:
-        self._store.kill()
-        time.sleep(self._draw.random() * 2)
-        self._store.start()
-
-    def _hit_pause(self) -> None:
-        """An executor stands still, with its Python processes or without, and goes on after its tasks have run elsewhere."""
-        executors = self.driver.executors()
-        if not executors:
-            self.events["a victim was not there"] += 1
-            return
-        executor = [self._draw.choice(sorted(executors))]
-        workers = self.driver.python_workers(*executor)
-        paused = self._draw.choice((executor, workers, [*executor, *workers]))
-        send_signal(paused, signal.SIGSTOP)
-        time.sleep(6 + 8 * self._draw.random())
-        send_signal(paused, signal.SIGCONT)
-
-    def _hit_recreated_topic(self) -> None:
-        """All of the old topic was read. The new one has the same name and a different id, and is read from its beginning."""
-        deadline = time.monotonic() + ROUND_S
-        while any("created again" in problem for problem in verdict(self._server, self._outputs, self.feed).lack):
-            if time.monotonic() > deadline:
-                self.events["topic was not created again: it was not read in time"] += 1
-                return
-            if not self.driver.runs:
-                self._again()
-            time.sleep(1)
-        self._topics.delete("extra")
-        self._topics.make("extra", 2)
-        self.feed.send_extra(3)
-
-    def _hit_second_driver(self) -> None:
-        """It must be refused, in one sentence, while the first one goes on."""
-        self._await_lock(self.driver)
-        second = self._new_driver("second.log")
-        self._drivers.append(second)
-        second.start("--master", "local[1]")
-        deadline = time.monotonic() + 2 * ROUND_S
-        while second.runs and time.monotonic() < deadline:
-            time.sleep(0.2)
-        if second.runs or "is in use by" not in second.last_words():
-            raise Anomaly(f"a second driver was not refused: {second.last_words()}")
-        second.remove()
-
-    def _hit_overtaken_driver(self) -> None:
-        """The first driver stands still, as a machine that swaps or a network that is cut. A second one, on what it takes
-        for another machine, hears no heartbeat and takes over. The first one goes on: it must end by itself."""
-        self._await_lock(self.driver)
-        first, second = self.driver, self._new_driver(f"driver-{self.number}.log")
-        self._drivers.append(second)
-        standing = (
-            first.processes() if self._draw.random() < 0.5 else first.processes("-m\0ottla.cli.main", "SparkSubmit")
-        )
-        send_signal(standing, signal.SIGSTOP)
-        holder = self._progress.holder()
-        first_pid = holder["pid"]
-        self._progress.write_holder(holder | {"host": "a-different-machine"})
-        second.start()
-        self.driver = second
-        deadline = time.monotonic() + 2 * ROUND_S
-        while self._progress.holder().get("pid") == first_pid and second.runs and time.monotonic() < deadline:
-            time.sleep(0.2)
-        time.sleep(3 * self._draw.random())
-        send_signal(standing, signal.SIGCONT)
-        if self._progress.holder().get("pid") == first_pid:
-            raise Anomaly(f"a second driver did not take over from one that stands still: {second.last_words()}")
-        deadline = time.monotonic() + ROUND_S
-        while first.runs and time.monotonic() < deadline:
-            time.sleep(0.2)
-        if first.runs:
-            raise Anomaly("a driver that was overtaken did not end")
-        self.events[f"overtaken driver: {(first.error() or first.last_words(300)).splitlines()[-1][:160]}"] += 1
-        first.remove()
-
-    def _await_lock(self, driver: Driver) -> None:
-        deadline = time.monotonic() + ROUND_S
-        while time.monotonic() < deadline and not (
-            driver.runs and self._progress.holder().get("pid") == driver.process.pid
-        ):
-            if not driver.runs:
-                self._again()
-            time.sleep(0.2)
-
-    def topic_created_again_is_an_error(self, seconds: float) -> None:
-        """The last act: the topic `in` has no option, so the driver must end with a sentence about it."""
-        self._topics.delete("in")
-        self._topics.make("in", 2)
-        deadline = time.monotonic() + seconds
-        while self.driver.runs and time.monotonic() < deadline:
-            time.sleep(0.5)
-        words = self.driver.error() or self.driver.last_words()
-        if self.driver.runs or "created again" not in words:
-            raise Anomaly(f"a topic was created again, and the driver says: {words}")
-        self.events[f"topic created again: {words.splitlines()[-1][:160]}"] += 1
-
-    def _say(self, text: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def rounds_of_copies(server: ApacheKafka, folder: Path, count: int, seed: int, rows: int) -> Counter[str]:
@@ -319,7 +55,9 @@ def rounds_of_copies(server: ApacheKafka, folder: Path, count: int, seed: int, r
 
 
 @contextmanager
-def rounds_of_everything(folder: Path, seed: int, master: str, conf: list[str], *, s3: bool) -> Iterator[Rounds]:
+def rounds_of_everything(
+    folder: Path, seed: int, master: str, conf: list[str], *, s3: bool, kinds: Sequence[str] = ()
+) -> Iterator[Rounds]:
     draw = random.Random(seed)
     with ExitStack() as stack:
         store = stack.enter_context(s3_server(folder / "s3")) if s3 else None
@@ -352,7 +90,9 @@ def rounds_of_everything(folder: Path, seed: int, master: str, conf: list[str], 
                 log=log,
             )
 
-        work = Rounds(server, folder, outputs, draw, driver, progress=progress, database=database, store=store)
+        work = Rounds(
+            server, folder, outputs, draw, driver, progress=progress, database=database, store=store, kinds=kinds
+        )
         stack.callback(work.end)
         yield work
 
@@ -403,7 +143,9 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Rounds until their number or the time is reached, with a verdict after every few, and the last acts."""
     begun = time.monotonic()
     last = begun + options.minutes * 60
-    with rounds_of_everything(folder, options.seed, options.master, options.conf, s3=options.s3) as work:
+    with rounds_of_everything(
+        folder, options.seed, options.master, options.conf, s3=options.s3, kinds=options.hit
+    ) as work:
         try:
             work.begin(options.rows)
             while work.number < options.rounds and time.monotonic() < last:
@@ -414,7 +156,8 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
             if options.recreate:
                 work.topic_created_again_is_an_error(300)
             result = "every input once in every output"
-        except (Anomaly, AssertionError, OSError) as problem:
+        except Exception as problem:  # noqa: BLE001 - whatever it was: the results of the run are kept
+            traceback.print_exc()
             result = f"{type(problem).__name__}: {problem}"
         finally:
             work.end()
@@ -431,6 +174,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=50)
+    parser.add_argument(
+        "--hit", action="append", default=[], choices=KINDS.split(), help="Hit only these; may be repeated."
+    )
     parser.add_argument("--rows", type=int, default=60, help="Rows that a round sends (default: 60).")
     parser.add_argument("--master", default=CLUSTER)
     parser.add_argument("--conf", action="append", default=[], help="NAME=VALUE of Spark; may be repeated.")
