@@ -244,7 +244,7 @@ def _iceberg(properties: dict[str, str]) -> pa.Table:
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
-        return load_catalog("rounds", **catalog_properties(properties)).load_table("lake.matched").scan().to_arrow()
+        return load_catalog("ottla", **catalog_properties(properties)).load_table("lake.matched").scan().to_arrow()
     except NoSuchTableError:
         return EMPTY
 

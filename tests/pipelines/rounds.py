@@ -113,10 +113,10 @@ def spark_settings(folder: Path, master: str) -> list[str]:
             "spark.deploy.maxExecutorRetries=-1",
             "spark.speculation=true",
             "spark.speculation.quantile=0.5",
-            "spark.speculation.multiplier=2",
+            "spark.speculation.multiplier=1.2",
             "spark.speculation.interval=200ms",
-            "spark.speculation.minTaskRuntime=2s",
-            "spark.speculation.task.duration.threshold=6s",
+            "spark.speculation.minTaskRuntime=500ms",
+            "spark.speculation.task.duration.threshold=4s",
             "spark.task.maxFailures=6",
         ]
     return settings
