@@ -18,15 +18,18 @@ import signal
 import socket
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 _SOCKET = "OTTLA_TEST_FORKS"
 _PROGRAM = """#!{python} -IS
-import json, os, signal, socket, sys
+import json, os, signal, socket, sys, time
 if sys.argv[1:2] != ["-m"]:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 server = socket.socket(socket.AF_UNIX)
-server.connect(os.environ[{name!r}])
+while server.connect_ex(os.environ[{name!r}]):  # it still imports
+    time.sleep(0.05)
 words = dict(words=sys.argv[2:], environment=dict(os.environ), folder=os.getcwd(), jvm=os.getppid())
 data = json.dumps(words).encode()
 socket.send_fds(server, [len(data).to_bytes(8, "big")], [0, 1, 2])
@@ -35,6 +38,7 @@ pid = int.from_bytes(server.recv(8), "big")
 for descriptor in 0, 1, 2:
     os.close(descriptor)
 signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 status = server.recv(1)
 os._exit(status[0] if status else 1)
 """
@@ -65,9 +69,9 @@ def fork_environment(folder: Path) -> dict[str, str]:
     return {_SOCKET: str(folder / "forks.socket")}
 
 
-def serve() -> None:
+def serve(modules: Iterable[str] = _IMPORTED) -> None:
     """Forks for each connection, until the process is killed."""
-    for module in _IMPORTED:
+    for module in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     path = Path(os.environ[_SOCKET])
