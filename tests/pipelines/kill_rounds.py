@@ -109,6 +109,10 @@ class Rounds:
                 return
             time.sleep(3)
 
+    def hits(self) -> int:
+        """Rounds that hit something."""
+        return sum(count for victim, count in self.victims.items() if not victim.startswith("nothing"))
+
     def finish(self) -> None:
         """Another driver takes all that is there; then every input must be once in every output."""
         self.driver.kill()

@@ -163,7 +163,7 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
             work.end()
     remove_work_folders(path.name.removesuffix(".inprogress") for path in (folder / "events").glob("*"))
     return {
-        "seed": options.seed, "master": options.master, "s3": options.s3, "rounds": work.number,
+        "seed": options.seed, "master": options.master, "s3": options.s3, "rounds": work.hits(),
         "rows": len(work.feed.rows), "batches": work._progress.done(), "seconds": round(time.monotonic() - begun),
         "victims": work.victims, "hit": work.hit, "events": work.events, "speculation": speculation(folder / "events"),
         "verdict": result,
