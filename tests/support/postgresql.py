@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ottla.system.processes import is_zombie, started_at
 from tests.support.debian import debian_command
 from tests.support.kafka_jars import Unavailable
 from tests.support.ports import free_port
@@ -47,14 +49,35 @@ class PostgreSql:
         self._control("-o", options, "start")
 
     def stop(self) -> None:
-        self._control("-m", "immediate", "stop")
+        if self._postmaster() is not None:
+            self._control("-m", "immediate", "stop")
 
     def kill(self) -> None:
-        """SIGKILL to the postmaster and to its backends, which have process groups of their own."""
-        postmaster = int(Path(f"{self._folder}/data/postmaster.pid").read_text().splitlines()[0])
-        for pid in [postmaster, *children_of(postmaster)]:
+        """SIGKILL to the postmaster and to its backends, which have process groups of their own, and waits for their end."""
+        postmaster = self._postmaster()
+        if postmaster is None:
+            return
+        os.kill(postmaster, signal.SIGSTOP)  # it makes no further backend
+        pids = [*children_of(postmaster), postmaster]
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 120
+        while any(started_at(pid) is not None and not is_zombie(pid) for pid in pids):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"processes of PostgreSQL outlive SIGKILL: {pids}")
+            time.sleep(0.02)
+        # A zombie that nobody reaps looks alive to the next server, which then respects its lock files.
+        for lock in (Path(self._folder, "data", "postmaster.pid"), *Path(self._folder).glob(".s.PGSQL.*")):
+            lock.unlink(missing_ok=True)
+
+    def _postmaster(self) -> int | None:
+        """Its process id while it runs."""
+        try:
+            pid = int(Path(f"{self._folder}/data/postmaster.pid").read_text().splitlines()[0])
+        except FileNotFoundError:
+            return None
+        return pid if started_at(pid) is not None and not is_zombie(pid) else None
 
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
