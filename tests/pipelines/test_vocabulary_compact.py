@@ -71,6 +71,9 @@ def test_aggregates_and_windows(steps, inputs):
     minutes = first.groupby([first["at"].dt.floor("min"), "kind"]).size()
     tumbling = {(pd.Timestamp(row.start, tz="UTC"), row.kind): row.n for row in steps["tumbling"](events).collect()}
     assert tumbling == dict(minutes.items())
+    hops = pd.concat([first.assign(start=first["at"].dt.floor("min") - pd.Timedelta(minutes=n)) for n in (0, 1)])
+    sums = hops.groupby(hops.start.dt.strftime("%Y-%m-%d %H:%M")).amount.sum()
+    assert rows_of(steps["hopping"](events)) == Counter(sums.items())
     gaps = first.sort_values(["user", "at"])
     new = (gaps.groupby("user")["at"].diff() >= pd.Timedelta(seconds=30)).groupby(gaps["user"]).cumsum()
     sessions = gaps.groupby(["user", new]).agg(begin=("at", "min"), n=("at", "size")).reset_index("user")

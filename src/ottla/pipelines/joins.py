@@ -23,11 +23,14 @@ from pyspark.sql.types import (
     StructType,
     YearMonthIntervalType,
 )
+from pyspark.sql.utils import is_remote
 
 from ottla.connect.sinks.base import DELETED
 from ottla.model.user_error import UserError
 from ottla.pipelines import keyed_state
+from ottla.pipelines.carried import carried_processor
 from ottla.pipelines.codecs import column_name
+from ottla.pipelines.key_pages import BUCKETS
 
 _PACKED = {
     "timeZone": "UTC",
@@ -114,7 +117,10 @@ def _by_foreign_key(
 
 
 def _with_state(rows: DataFrame, processor: StatefulProcessor, result: str) -> DataFrame:
-    return rows.groupBy("key").transformWithState(processor, result, "Append", "None")
+    if isinstance(processor, keyed_state.InBuckets):
+        rows = rows.select(F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).cast("int").alias("bucket"), "*")
+    processor = carried_processor(processor) if is_remote() else processor
+    return rows.groupBy(rows.columns[0]).transformWithState(processor, result, "Append", "None")
 
 
 def _table_side(table: DataFrame, side: int, values: list[str], row_key: Column | None = None) -> DataFrame:

@@ -6,6 +6,11 @@ import os
 import re
 
 _OTHER_QUERY = ("sources in the checkpoint offsets", "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
+_OTHER_STATE = (
+    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+)
 
 
 def plain_reason(problem: BaseException) -> str:
@@ -14,6 +19,11 @@ def plain_reason(problem: BaseException) -> str:
     bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
     if bad:
         return _without_state(bad[0])
+    if any(words in text for words in _OTHER_STATE):
+        return (
+            "the state in the checkpoint of the step has another form, of an earlier version of Ottla or of the step: run that "
+            "version, or create new outputs with `ottla pipeline backfill`"
+        )
     exception = _python_exception(text)
     if exception:
         return exception

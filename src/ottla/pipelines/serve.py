@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -50,7 +51,7 @@ def app(state: str) -> Starlette:
         from ottla.pipelines.view_reads import PAGE_ROWS, page
 
         path, keys = await run_in_threadpool(_view, state, request)
-        limit = int(request.query_params.get("limit", PAGE_ROWS))
+        limit = _whole_number("limit", request.query_params.get("limit", str(PAGE_ROWS)))
         answer = await run_in_threadpool(page, path, keys, limit=limit, after=request.query_params.get("after"))
         if answer["next"]:
             answer["next"] = f"{request.url.path}?{urlencode({'limit': limit, 'after': answer['next']})}"
@@ -61,7 +62,7 @@ def app(state: str) -> Starlette:
 
         path, keys = await run_in_threadpool(_view, state, request)
         try:
-            return _json(await run_in_threadpool(row, path, keys, request.path_params["key"]))
+            return _json(await run_in_threadpool(row, path, keys, _key(request)))
         except RowMissing as missing:
             return _json({"message": str(missing), "true_at": missing.true_at}, status_code=404)
 
@@ -82,7 +83,8 @@ def app(state: str) -> Starlette:
             Route("/pipelines/{name}", _answered(one_pipeline)),
             Route("/pipelines/{name}/graph.{kind:str}", _answered(drawn)),
             Route("/pipelines/{name}/views/{view}", _answered(view)),
-            Route("/pipelines/{name}/views/{view}/rows/{key:path}", _answered(view_row)),
+            Route("/pipelines/{name}/views/{view}/rows", _answered(view_row)),
+            Route("/pipelines/{name}/views/{view}/rows/{key:any_text}", _answered(view_row)),
             Route("/pipelines/{name}/{action}", _answered(control), methods=["POST"]),
         ]
     )
@@ -107,6 +109,36 @@ def _answered(handler: Handler) -> Handler:
             return JSONResponse({"message": str(problem)}, status_code=400)
 
     return answer
+
+
+class _AnyText(Convertor[str]):
+    """Starlette's own `path` ends at a line feed."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any_text", _AnyText())
+
+
+def _key(request: Request) -> str:
+    """From the query or the path: HTTP clients rewrite a path with the parts `.` and `..`."""
+    key = request.query_params.get("key", request.path_params.get("key"))
+    if key is None:
+        raise UserError("which row? Give its key: rows/KEY or rows?key=KEY")
+    return str(key)
+
+
+def _whole_number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"`{name}` is a whole number, not {text[:20]!r}") from None
 
 
 def _connector_graph(status: dict[str, Any]) -> dict[str, Any]:
