@@ -1,247 +1,205 @@
-"""Rounds of kill -9 over `copy_pipeline.py`: a driver in a process group of its own, its victims, and what must hold.
+"""Rounds of kill -9 over `copy_pipeline.py`: what is hit is drawn from a seed, and every input must be once in every output.
 
-`python -m tests.pipelines.rounds --rounds 50 --seed 50` runs them by hand and prints who was killed. Spark speculates only
-where executors are processes of their own: `--master 'local-cluster[2,1,900]' --conf spark.speculation=true`.
+    python -m tests.pipelines.rounds --rounds 50 --seed 50 --minutes 15 --add-to rounds.json [--s3]
+
+runs on `local-cluster[2,1,900]` with speculation, a real PostgreSQL and, with --s3, checkpoints and outputs in a real S3
+server. The results of all runs add up in the file. A run ends by itself: no round begins after --minutes, and the last
+verdict waits at most --settle minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-import pyarrow.dataset
-
-from ottla.connect.sender import Outgoing, Sender
-from ottla.connect.sinks.delta import read_delta
-from ottla.connect.sinks.parquet import open_store
-from ottla.connect.sources.sql import read_table
-from ottla.tables.query import topic_table
-from tests.interop.ottla_server import ROOT, OttlaServer
-from tests.pipelines.conftest import PROPERTIES, Topics
+from tests.interop.ottla_server import OttlaServer
+from tests.pipelines.conftest import PROPERTIES
+from tests.pipelines.drivers import Driver, is_cluster, remove_work_folders, small_jvm
+from tests.pipelines.kill_rounds import KINDS, Rounds
+from tests.pipelines.round_facts import Progress, add_to, speculation
+from tests.pipelines.round_outputs import Outputs, in_environment, s3_keys
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.postgresql import postgresql
-from tests.support.s3 import KEYS, s3_server
+from tests.support.kafka_jars import cache_dir, fetch_artifacts
+from tests.support.postgresql import postgresql_server
+from tests.support.s3 import S3, s3_server
 
-FILE = Path(__file__).with_name("copy_pipeline.py")
-WORDS = ("log", "table", "stream", "state")
-_SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+CLUSTER = "local-cluster[2,1,900]"
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Where the pipeline writes what is no topic."""
+def rounds_of_copies(server: ApacheKafka, folder: Path, count: int, seed: int, rows: int) -> Counter[str]:
+    """The small pipeline, on local disk and without a cluster."""
+    outputs = Outputs.local(folder / "out")
 
-    folder: Path
-    database: str
-    parquet: str
-    suffix: str = ""
-    """Of the output topics."""
+    def driver(log: str) -> Driver:
+        return Driver(server.bootstrap_servers, folder, outputs.variables(), log=log)
 
-    @classmethod
-    def local(cls, folder: Path, suffix: str = "") -> Outputs:
-        folder.mkdir(parents=True)
-        return cls(folder, f"sqlite:///{folder}/rows.db", str(folder / "parquet"), suffix)
-
-    def environment(self) -> dict[str, str]:
-        names = {"OUT": str(self.folder), "DATABASE": self.database, "PARQUET": self.parquet, "SUFFIX": self.suffix}
-        return {f"OTTLA_TEST_{name}": value for name, value in names.items()}
+    work = Rounds(server, folder, outputs, random.Random(seed), driver, progress=Progress(folder / "checkpoints", {}))
+    try:
+        work.begin(rows)
+        for _ in range(count):
+            work.round(rows)
+        work.finish()
+    finally:
+        work.end()
+    return work.victims
 
 
 @contextmanager
-def far_outputs(folder: Path) -> Iterator[Outputs]:
-    """A real PostgreSQL and a real S3 server; Unavailable says what is missing."""
-    folder.mkdir(parents=True)
+def rounds_of_everything(
+    folder: Path, seed: int, master: str, conf: list[str], *, s3: bool, kinds: Sequence[str] = ()
+) -> Iterator[Rounds]:
+    draw = random.Random(seed)
     with ExitStack() as stack:
-        store = stack.enter_context(s3_server(folder / "s3"))
-        database = stack.enter_context(postgresql())
-        before = {name: os.environ.get(name) for name in KEYS}
-        os.environ.update(KEYS)
-        try:
-            yield Outputs(folder, database, store.uri(f"{store.bucket('rows')}/copy"))
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+        store = stack.enter_context(s3_server(folder / "s3")) if s3 else None
+        database = stack.enter_context(postgresql_server())
+        stack.enter_context(in_environment(s3_keys))
+        outputs = Outputs.everything(folder / "out", database.address, store)
+        root, checkpoints = folder / "out", None
+        settings = [*spark_settings(folder, master), *conf]
+        if store is not None:
+            root, checkpoints = store.root / "rows", f"s3a://{store.bucket('checkpoints')}/all"
+            settings += s3a_settings(store)
+        progress = Progress(
+            folder / "checkpoints" if store is None else store.root / "checkpoints" / "all",
+            {"to-delta": root / "delta", "to-parquet": root / "parquet", "people": root / "people",
+             "matched": root / "lake" / "lake" / "matched"},
+            database.address,
+        )  # fmt: skip
+        server = OttlaServer(folder / "server", properties=PROPERTIES)
+        server.start()
+        stack.callback(server.stop)
 
-
-class Driver:
-    """`ottla pipeline run` in a process group of its own."""
-
-    def __init__(self, servers: str, folder: Path, outputs: Outputs, master: str = "local[2]", *conf: str) -> None:
-        settings = ("spark.sql.shuffle.partitions=2", "spark.driver.memory=768m", *conf)
-        self._command = [
-            sys.executable, "-m", "ottla.cli.main", "pipeline", "run", str(FILE), "-b", servers, "--master", master,
-            "--checkpoints", str(folder / "checkpoints"), "--state", str(folder / "state"), "--quiet",
-            "--status", str(folder / "status.json"), "--max-offsets-per-trigger", "150",
-            "--conf", f"spark.driver.extraJavaOptions={' '.join(_SMALL)}",
-            *[word for one in settings for word in ("--conf", one)],
-        ]  # fmt: skip
-        self._folder = folder
-        self._environment = {
-            **os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1", **outputs.environment(),
-        }  # fmt: skip
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *words: str) -> None:
-        with (self._folder / "driver.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._command, *words],
-                env=self._environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+        def driver(log: str) -> Driver:
+            return Driver(
+                server.bootstrap_servers,
+                folder,
+                outputs.variables(),
+                master,
+                settings,
+                checkpoints=checkpoints,
+                log=log,
             )
 
-    def finish(self, timeout: float) -> None:
-        """To the end of what is there."""
-        self.start("--once", "--max-offsets-per-trigger", "5000")
+        work = Rounds(
+            server, folder, outputs, draw, driver, progress=progress, database=database, store=store, kinds=kinds
+        )
+        stack.callback(work.end)
+        yield work
+
+
+def spark_settings(folder: Path, master: str) -> list[str]:
+    (folder / "events").mkdir(parents=True)
+    settings = [
+        "spark.eventLog.enabled=true",
+        f"spark.eventLog.dir=file://{folder}/events",
+        "spark.eventLog.rolling.enabled=false",
+        "spark.eventLog.compress=false",
+        "spark.sql.codegen.wholeStage=false",
+    ]
+    if is_cluster(master):
+        settings += [
+            "spark.executor.memory=600m",
+            f"spark.executor.extraJavaOptions={small_jvm()}",
+            "spark.deploy.maxExecutorRetries=-1",
+            "spark.speculation=true",
+            "spark.speculation.quantile=0.5",
+            "spark.speculation.multiplier=1.2",
+            "spark.speculation.interval=200ms",
+            "spark.speculation.minTaskRuntime=500ms",
+            "spark.speculation.task.duration.threshold=4s",
+            "spark.task.maxFailures=6",
+        ]
+    return settings
+
+
+def s3a_settings(store: S3) -> list[str]:
+    jars = fetch_artifacts(
+        "Hadoop's S3A", cache_dir().with_name("ottla-hadoop-aws-3.5.0"), ["org.apache.hadoop:hadoop-aws:3.5.0"]
+    )
+    return [
+        f"spark.driver.extraClassPath={jars}/*",
+        f"spark.executor.extraClassPath={jars}/*",
+        f"spark.hadoop.fs.s3a.endpoint={store.endpoint}",
+        f"spark.hadoop.fs.s3a.endpoint.region={s3_keys['AWS_REGION']}",
+        "spark.hadoop.fs.s3a.path.style.access=true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled=false",
+        f"spark.hadoop.fs.s3a.access.key={s3_keys['AWS_ACCESS_KEY_ID']}",
+        f"spark.hadoop.fs.s3a.secret.key={s3_keys['AWS_SECRET_ACCESS_KEY']}",
+        "spark.driver.memory=1g",
+    ]
+
+
+def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Rounds until their number or the time is reached, with a verdict after every few, and the last acts."""
+    begun = time.monotonic()
+    last = begun + options.minutes * 60
+    with rounds_of_everything(
+        folder, options.seed, options.master, options.conf, s3=options.s3, kinds=options.hit
+    ) as work:
         try:
-            assert self.process.wait(timeout) == 0, (self._folder / "driver.log").read_text()[-3000:]
+            work.begin(options.rows)
+            while work.number < options.rounds and time.monotonic() < last:
+                work.round(options.rows)
+                if work.number % options.verdict_every == 0:
+                    work.settle(options.settle * 60)
+            work.settle(options.settle * 60)
+            if options.recreate:
+                work.topic_created_again_is_an_error(300)
+            result = "every input once in every output"
+        except Exception as problem:  # noqa: BLE001 - whatever it was: the results of the run are kept
+            traceback.print_exc()
+            result = f"{type(problem).__name__}: {problem}"
         finally:
-            self.kill()
-
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(30)
-
-    def python_workers(self) -> list[int]:
-        """Spark's Python processes under this driver: the daemon and those that it forked."""
-        parents, names = {}, {}
-        for entry in (one.name for one in Path("/proc").iterdir()):
-            if entry.isdigit():
-                with suppress(OSError, IndexError):
-                    parents[int(entry)] = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
-                    names[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes()
-        return [pid for pid in parents if b"-m\0pyspark" in names.get(pid, b"") and self._is_below(pid, parents)]
-
-    def _is_below(self, pid: int, parents: dict[int, int]) -> bool:
-        while pid in parents:
-            pid = parents[pid]
-            if pid == self.process.pid:
-                return True
-        return False
+            work.end()
+    remove_work_folders(path.name.removesuffix(".inprogress") for path in (folder / "events").glob("*"))
+    return {
+        "seed": options.seed, "master": options.master, "s3": options.s3, "rounds": work.hits(),
+        "rows": len(work.feed.rows), "batches": work._progress.done(), "seconds": round(time.monotonic() - begun),
+        "victims": work.victims, "hit": work.hit, "events": work.events, "speculation": speculation(folder / "events"),
+        "verdict": result,
+    }  # fmt: skip
 
 
-def send(server: ApacheKafka, numbers: range, draw: random.Random) -> None:
-    sender = Sender({"bootstrap.servers": server.bootstrap_servers})
-    sender.send(Outgoing("in", None, json.dumps({"n": n, "word": draw.choice(WORDS)}).encode()) for n in numbers)
-    sender.flush()
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=50)
+    parser.add_argument(
+        "--hit", action="append", default=[], choices=KINDS.split(), help="Hit only these; may be repeated."
+    )
+    parser.add_argument("--rows", type=int, default=60, help="Rows that a round sends (default: 60).")
+    parser.add_argument("--master", default=CLUSTER)
+    parser.add_argument("--conf", action="append", default=[], help="NAME=VALUE of Spark; may be repeated.")
+    parser.add_argument("--s3", action="store_true", help="Checkpoints and outputs in a real S3 server.")
+    parser.add_argument("--minutes", type=float, default=12, help="No round begins later (default: 12).")
+    parser.add_argument("--settle", type=float, default=6, help="Most minutes for a verdict (default: 6).")
+    parser.add_argument("--verdict-every", type=int, default=8, help="Rounds between verdicts (default: 8).")
+    parser.add_argument("--recreate", action="store_true", help="End with a topic that is created again: an error.")
+    parser.add_argument("--add-to", type=Path, help="JSON file that collects the results of all runs.")
+    parser.add_argument("--keep", type=Path, help="Folder for logs and outputs, which stay there.")
+    return parser.parse_args(words)
 
 
-def rounds(
-    server: ApacheKafka,
-    folder: Path,
-    outputs: Outputs,
-    count: int,
-    seed: int,
-    rows: int,
-    master: str = "local[2]",
-    *conf: str,
-) -> Counter[str]:
-    draw = random.Random(seed)
-    topics = Topics(server)
-    for name in ("in", "out", "counts"):
-        topics.make(name, 2)
-    victims: Counter[str] = Counter()
-    driver = Driver(server.bootstrap_servers, folder, outputs, master, *conf)
-    driver.start()
-    try:
-        for number in range(count):
-            send(server, range(number * rows, (number + 1) * rows), draw)
-            before, deadline = _batches_done(folder), time.monotonic() + 150
-            while _batches_done(folder) < before + draw.randrange(1, 4) and time.monotonic() < deadline:
-                assert driver.process.poll() is None, (folder / "driver.log").read_text()[-3000:]
-                time.sleep(0.1)
-            time.sleep(draw.random())
-            victim = draw.choice(("driver", "worker", "broker")) if number else "driver"
-            victims[_kill_one(victim, server, driver, draw)] += 1
-            print(f"round {number + 1}: {dict(victims)}, {_batches_done(folder)} batches", flush=True)
-        driver.kill()
-        driver.finish(600)
-    finally:
-        driver.kill()
-    check(server, outputs, count * rows)
-    return victims
-
-
-def _kill_one(victim: str, server: ApacheKafka, driver: Driver, draw: random.Random) -> str:
-    workers = driver.python_workers() if victim == "worker" else []
-    if victim == "broker":
-        server.kill()
-        time.sleep(draw.random())
-        server.start()
-        return victim
-    if workers:
-        with suppress(ProcessLookupError):
-            os.kill(draw.choice(workers), signal.SIGKILL)
-        return victim
-    driver.kill()
-    driver.start()
-    return "driver"
-
-
-def _batches_done(folder: Path) -> int:
-    return sum(len(list(one.glob("[0-9]*"))) for one in (folder / "checkpoints").glob("copy/*/commits"))
-
-
-def check(server: ApacheKafka, outputs: Outputs, sent: int) -> None:
-    """Every input is once in every output, and the counts by word are those of the inputs."""
-    client = {"bootstrap.servers": server.bootstrap_servers}
-    expected = Counter(range(sent))
-    inputs = {
-        row["n"]: row["word"] for row in (json.loads(one["value"]) for one in topic_table(client, "in").to_pylist())
-    }
-    written = [json.loads(row["value"]) for row in topic_table(client, f"out{outputs.suffix}").to_pylist()]
-    assert Counter(row["n"] for row in written) == expected
-    assert all(row["word"] == inputs[row["n"]].upper() for row in written)
-    assert Counter(read_delta(str(outputs.folder / "delta"))[0].column("n").to_pylist()) == expected
-    assert Counter(read_table(outputs.database, "rows").column("n").to_pylist()) == expected
-    store, path = open_store(outputs.parquet)
-    files = pyarrow.dataset.dataset(path, filesystem=store, partitioning="hive").to_table()
-    assert Counter(files.column("n").to_pylist()) == expected
-    assert set(files.column("word").to_pylist()) <= set(WORDS)
-    newest = {
-        row["key"]: json.loads(row["value"]) for row in topic_table(client, f"counts{outputs.suffix}").to_pylist()
-    }
-    by_word = Counter(word.upper() for word in inputs.values())
-    assert {row["word"]: row["c"] for row in newest.values()} == dict(by_word)
-
-
-def run_rounds(
-    folder: Path, count: int, seed: int, rows: int = 300, master: str = "local[2]", *conf: str
-) -> Counter[str]:
-    server = OttlaServer(folder / "server", properties=PROPERTIES)
-    server.start()
-    try:
-        with far_outputs(folder / "out") as outputs:
-            return rounds(server, folder, outputs, count, seed, rows, master, *conf)
-    finally:
-        server.stop()
+def main(options: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="ottla-rounds-") as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        result = run(folder, options)
+    print(json.dumps(result, indent=1))
+    if options.add_to:
+        print(json.dumps(add_to(options.add_to, result), indent=1))
+    return 0 if result["verdict"] == "every input once in every output" else 1
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=50)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument(
-        "--conf", action="append", default=[], help="NAME=VALUE of Spark, such as spark.speculation=true"
-    )
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ottla-rounds-") as place:
-        begun = time.monotonic()
-        killed = run_rounds(Path(place), given.rounds, given.seed, 300, given.master, *given.conf)
-        print(f"killed {dict(killed)} in {time.monotonic() - begun:.0f} s: every input once in every output")
+    sys.exit(main(arguments(sys.argv[1:])))

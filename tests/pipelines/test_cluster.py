@@ -11,7 +11,8 @@ import pytest
 from ottla.tables.query import topic_table
 from tests.interop.ottla_server import OttlaServer
 from tests.pipelines.conftest import PROPERTIES, Topics
-from tests.pipelines.rounds import Driver, Outputs, check, send
+from tests.pipelines.drivers import Driver
+from tests.pipelines.round_outputs import Feed, Outputs, verdict
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.spark_servers import standalone_cluster
 
@@ -38,13 +39,14 @@ def test_master_and_two_workers(cluster, kind, tmp_path, request):
     server.start()
     try:
         Topics(server).make("in", 4)
-        send(server, range(ROWS), random.Random(7))
+        feed = Feed(server, random.Random(7))
+        feed.send_rows(ROWS)
         found = {}
         for name, where, conf in (("local", "local[*]", ()), ("cluster", master, EXECUTOR)):
             folder = tmp_path / name
             outputs = Outputs.local(folder / "out", f"-{name}")
-            Driver(server.bootstrap_servers, folder, outputs, where, *conf).finish(400)
-            check(server, outputs, ROWS)
+            Driver(server.bootstrap_servers, folder, outputs.variables(), where, conf).finish(400)
+            assert str(verdict(server, outputs, feed)) == "every input once in every output"
             found[name] = _counts(server, outputs)
         assert found["local"] == found["cluster"]
         assert len(list(workers.glob("worker*/app-*"))) - ran_before == 2, "both workers took part"

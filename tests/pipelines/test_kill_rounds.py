@@ -1,6 +1,7 @@
 """kill -9 of the driver, of Python workers and of the broker in the middle of it: every input once in every output.
 
-`OTTLA_KILL_ROUNDS` sets how many rounds the soak test takes (50 when not given), on a real PostgreSQL and S3 server.
+`OTTLA_KILL_ROUNDS` sets how many rounds the soak tests take (12 when not given): with a real PostgreSQL, on two executors
+with speculation, on local disk and on a real S3 server.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pytest
 
 from tests.interop.ottla_server import OttlaServer
 from tests.pipelines.conftest import PROPERTIES
-from tests.pipelines.rounds import Outputs, rounds, run_rounds
+from tests.pipelines.rounds import arguments, rounds_of_copies, run
 from tests.support.kafka_jars import Unavailable
 
 
@@ -21,7 +22,7 @@ def test_the_driver_is_killed_in_the_middle(tmp_path):
     server = OttlaServer(tmp_path / "server", properties=PROPERTIES)
     server.start()
     try:
-        rounds(server, tmp_path, Outputs.local(tmp_path / "out"), 1, seed=4711, rows=600)
+        rounds_of_copies(server, tmp_path, 1, seed=4711, rows=600)
     finally:
         server.stop()
 
@@ -29,9 +30,13 @@ def test_the_driver_is_killed_in_the_middle(tmp_path):
 @pytest.mark.soak
 @pytest.mark.interop
 @pytest.mark.timeout(7200)
-def test_many_kills(tmp_path):
+@pytest.mark.parametrize("place", ["--verdict-every=6", "--s3"])
+def test_many_kills(place, tmp_path):
+    rounds = os.environ.get("OTTLA_KILL_ROUNDS", "12")
+    words = ["--rounds", rounds, "--seed", str(int(time.time())), "--minutes", "60", "--recreate", place]
     try:
-        victims = run_rounds(tmp_path, int(os.environ.get("OTTLA_KILL_ROUNDS", "50")), int(time.time()))
+        result = run(tmp_path, arguments(words))
     except Unavailable as reason:
         pytest.skip(str(reason))
-    print(f"killed: {dict(victims)}")
+    print(result)
+    assert result["verdict"] == "every input once in every output"

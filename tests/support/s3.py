@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
@@ -53,10 +52,33 @@ def versitygw(timeout_s: float = 600) -> Path:
     return binary
 
 
-@dataclass(frozen=True)
 class S3:
-    endpoint: str
-    root: Path
+    """A gateway that survives `kill` and `start`, with its buckets."""
+
+    def __init__(self, folder: Path) -> None:
+        self._binary, self._port = versitygw(), free_port()
+        self.root, self._log = folder / "buckets", folder / "s3.log"
+        self.root.mkdir(parents=True)
+        self.endpoint = f"http://127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"],
+            "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"],
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._binary), "--port", f"127.0.0.1:{self._port}", "posix", str(self.root)],
+                env=environment, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        _await(self.endpoint, self._process, self._log)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
 
     def uri(self, path: str) -> str:
         """As the Parquet sink takes it."""
@@ -71,26 +93,12 @@ class S3:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3]:
     """Runs until the block ends; `KEYS` must be in the environment of those who use it."""
-    binary, port = versitygw(), free_port()
-    root = folder / "buckets"
-    root.mkdir(parents=True)
-    environment = {
-        **os.environ,
-        "ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"],
-        "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"],
-    }
-    with (folder / "s3.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(binary), "--port", f"127.0.0.1:{port}", "posix", str(root)],
-            env=environment, stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    endpoint = f"http://127.0.0.1:{port}"
+    server = S3(folder)
     try:
-        _await(endpoint, process, folder / "s3.log")
-        yield S3(endpoint, root)
+        server.start()
+        yield server
     finally:
-        process.kill()
-        process.wait(30)
+        server.kill()
 
 
 def _await(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:
