@@ -14,9 +14,12 @@ from pyspark.sql import DataFrame
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.checkpoints import Checkpoint
 from ottla.pipelines.pipeline import Pipeline, Step, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.state_changes import state_problem
+from ottla.pipelines.stored_state import stored_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,14 +29,22 @@ _TABLES = (Delta, SparkTable, SqlTable, View)
 _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
 
 
-def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> list[str]:
-    """One sentence for each step that would fail."""
+def problems(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    settings: build.RunSettings,
+    checkpoint: Checkpoint | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> list[str]:
+    """One sentence for each step that would fail. With a checkpoint `report` gets a line for each query that goes on."""
     reasons = []
     made_here = {node for step in pipeline.steps for node in written_nodes(step)}
     made_here |= {port.delta.node for step in pipeline.steps for port in step.writes.values() if isinstance(port, View)}
     for step in pipeline.in_order():
         try:
-            check_step(spark, step, settings, made_here)
+            frames = check_step(spark, step, settings, made_here)
+            if checkpoint is not None:
+                reasons += _state_problems(step, frames, checkpoint, report)
         except (UserError, PySparkException) as problem:
             reasons.append(f"step {step.name}: {plain_reason(problem)}")
         except Exception as problem:  # noqa: BLE001 - a supervisor: every error of a step's function is reported
@@ -41,18 +52,41 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
     return reasons
 
 
-def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, made_here: Collection[str] = ()) -> None:
-    """A step that reads a table which a step before it makes (`made_here`) is checked once the table is there."""
+def _state_problems(
+    step: Step, frames: Mapping[str, DataFrame], checkpoint: Checkpoint, report: Callable[[str], None]
+) -> list[str]:
+    reasons = []
+    for branch, frame in frames.items():
+        query = step.query_name(branch)
+        stored = stored_state(checkpoint, query)
+        if stored is None:
+            continue
+        rows = build.written_frame(frame, step.writes[branch], step.output_mode)
+        reason = state_problem(rows, step.output_mode, stored, f"{checkpoint.folder}/{query}")
+        if reason is not None:
+            reasons.append(f"step {step.name}: {reason}")
+            continue
+        state = f"its state is in {stored.partitions} partitions" if stored.has_state else "it has no state"
+        report(f"{query} goes on with its checkpoint after batch {stored.batch}; {state}")
+    return reasons
+
+
+def check_step(
+    spark: SparkSession, step: Step, settings: build.RunSettings, made_here: Collection[str] = ()
+) -> Mapping[str, DataFrame]:
+    """The frames by branch. A step that reads a table which a step before it makes (`made_here`) is checked once the table
+    is there, and has none before."""
     try:
         inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
     except (UserError, PySparkException):
         if any(port.node in made_here and isinstance(port, _TABLES) for port in step.reads.values()):
-            return
+            return {}
         raise
     branches = branches_of(step, step.function(**inputs))
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)
         _check_streaming(frame, step.output_mode)
+    return branches
 
 
 def branches_of(step: Step, result: Any) -> Mapping[str, DataFrame]:

@@ -191,8 +191,7 @@ def start_output(
 ) -> DataStreamWriter:
     """A writer that is ready to start, with its checkpoint and trigger."""
     checkpoint = f"{settings.checkpoints}/{name}"
-    # Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once.
-    if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
+    if _writes_itself(port, step.output_mode, settings.source_format) and isinstance(port, Topic):
         writer = (
             output_rows(frame, port)
             .writeStream.format(settings.source_format)
@@ -208,6 +207,16 @@ def start_output(
         writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
     )
     return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger_of(step, settings))
+
+
+def _writes_itself(port: Port, output_mode: str, source_format: str = "ottla") -> bool:
+    """Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once."""
+    return isinstance(port, Topic) and (output_mode == "append" or source_format != "ottla")
+
+
+def written_frame(frame: DataFrame, port: Port, output_mode: str) -> DataFrame:
+    """The frame whose plan the query of an output has."""
+    return output_rows(frame, port) if isinstance(port, Topic) and _writes_itself(port, output_mode) else frame
 
 
 def _batch_function(

@@ -38,6 +38,10 @@ class Step:
     trigger: str | None = None
     """The pause between batches; by default 1 second, and 10 seconds with checkpoints on an object store."""
 
+    def query_name(self, branch: str) -> str:
+        """Below the name of the pipeline: also the folder in its checkpoint."""
+        return f"{self.name}.{branch}" if branch else self.name
+
 
 @dataclass(slots=True)
 class Pipeline:

@@ -144,7 +144,7 @@ class PipelineRun:
         return queries + [self._dead_letters(query, once=once) for query in letters]
 
     def _query_name(self, step: Step, branch: str) -> str:
-        return f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+        return f"{self.pipeline.name}/{step.query_name(branch)}"
 
     def _frames(self, step: Step) -> Mapping[str, DataFrame]:
         """What the step writes, by output. A global table is pinned by the checkpoint of its query, and each output is a
