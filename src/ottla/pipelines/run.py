@@ -33,6 +33,7 @@ from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.topics import create_outputs, existing_topics
 from ottla.tables.topics import TopicMetadata, settings_from
 
@@ -95,6 +96,8 @@ class PipelineRun:
         self.settings = settings
         self.steps = pipeline.in_order()
         self.running: list[Running] = []
+        self.warnings: list[str] = []
+        """Sentences for the status."""
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
@@ -109,7 +112,8 @@ class PipelineRun:
 
     def continuously(self, on_progress: Callable[[PipelineRun], None] | None = None, poll_s: float = 0.5) -> None:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
-        with self._locked():
+        with self._locked(), SchemaWatch([port for step in self.steps for port in input_topics(step)]) as schemas:
+            self.warnings = schemas.warnings
             self.running = [running for step in self.steps for running in self._prepare(step, once=False)]
             try:
                 for running in self.running:

@@ -196,6 +196,8 @@ def status(name: str, output: str, state: str | None) -> None:
         from ottla.pipelines.display import status_table
 
         console().print(status_table(pipeline_status))
+    for sentence in pipeline_status.get("warnings") or ():
+        click.echo(f"warning: {visible(str(sentence))}")
     if pipeline_status.get("error"):
         click.echo(f"last error: {visible(str(pipeline_status['error']), lines=True)}")  # an error may quote a record
 
