@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -113,6 +114,8 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
             f"output_mode complete would write the whole result into the topic {topic.name} with each batch: use update, "
             "which writes the rows that changed"
         )
+    if isinstance(port, SparkTable):
+        _check_format(frame, port.format)
     columns = list(frame.columns)
     for kind, names in _needed(port):
         missing = [name for name in names if name not in columns]
@@ -135,6 +138,24 @@ def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "key", port.keys
     if isinstance(port, Delta | Files | Iceberg):
         yield "partition column", port.partition_by
+
+
+def _check_format(frame: DataFrame, name: str) -> None:
+    """UserError if the session has no such data source; Spark itself says so in the first batch only."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        return
+    spark: Any = frame.sparkSession
+    try:
+        sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # noqa: SLF001 - PySpark's only way to them
+        sources.lookupDataSource(name, spark._jsparkSession.sessionState().conf())  # noqa: SLF001 - as above
+    except (Py4JJavaError, PySparkException) as problem:
+        if "DATA_SOURCE_NOT_FOUND" in f"{problem} {getattr(problem, 'java_exception', '')}":
+            raise UserError(
+                f"this Spark has no format {name}: add its jar with --conf spark.jars.packages=GROUP:NAME:VERSION, or use "
+                "delta(...), iceberg(...) or files(...), which need no jar"
+            ) from problem
 
 
 def _check_streaming(frame: DataFrame, output_mode: str) -> None:

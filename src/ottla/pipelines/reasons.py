@@ -31,6 +31,11 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
+    column = re.search(r"with name (`.+?`) cannot be resolved\.(?: Did you mean one of the following\? \[(.+?)\])?", text)
+    if column:
+        like = f" ({column[2].replace('`', '')} are there)" if column[2] else ""
+        name = column[1].replace("`", "")
+        return f"there is no column {name}{like}: correct the step, or the schema of its input"
     change = _changed_query(text)
     if change:
         return f"{change}: {KEEP_OR_SWITCH}"
