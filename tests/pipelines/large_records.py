@@ -1,8 +1,8 @@
-"""Memory of a run over large records: the peaks of its processes after a few records and after many.
+"""Memory of a run over large records: the peaks of its processes, and after three times as many records.
 
     python -m tests.pipelines.large_records SERVERS FOLDER SIZE COUNT
 
-Runs three queries over COUNT records of SIZE bytes, first over a fifth of them: a read, a step from topic to topic, and a
+Runs three queries over COUNT records of SIZE bytes, then over three times as many: a read, a step from topic to topic, and a
 step into a Delta table. Prints one line of JSON for each query. Each query has Python workers of its own.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +30,14 @@ HEAP = {1_000_000: "1g", 10_000_000: "1500m", 50_000_000: "3g"}
 def main() -> None:
     servers, folder, size, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     topics = Topics(SimpleNamespace(bootstrap_servers=servers))  # type: ignore[arg-type]
-    few, many = (_filled(topics, number, size) for number in (count // 5, count))
+    few, many = (_filled(topics, number, size) for number in (count, 3 * count))
     for way in (_read, _to_topic, _to_table):
         config = {"spark.driver.memory": HEAP[size], "spark.python.worker.idleTimeoutSeconds": "0"}
         session = spark("local[1]", config=config, log_file=f"{folder}/spark.log")
+        assert session.conf.get("spark.sql.adaptive.enabled") == "true"
+        assert urllib.request.urlopen(session.sparkContext.uiWebUrl, timeout=60).status == 200
         peaks = []
-        for name, records in ((few, count // 5), (many, count)):
+        for name, records in ((few, count), (many, 3 * count)):
             assert way(session, topics, name, size, folder / f"{way.__name__}-{size}-{records}") == records
             peaks.append({"records": records, **_peaks_mb(session)})
         print(json.dumps({"way": way.__name__.strip("_"), "size": size, "peaks": peaks}), flush=True)

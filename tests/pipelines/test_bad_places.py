@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +19,9 @@ from tests.support.postgresql import postgresql
 from tests.support.s3 import KEYS, s3_server
 
 pytestmark = pytest.mark.timeout(600)
-KEYS_HELP = "the store refuses the login: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of the driver"
+KEYS_HELP = (
+    "the store refuses the login: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of the driver"
+)
 NO_BUCKET = "the bucket does not exist, or its name is not the login's to see: create the bucket, or correct the path"
 
 
@@ -72,12 +74,9 @@ def with_passwords():
             cursor.execute("create role app login password 'right'")
             cursor.execute("grant create on schema public to app")
             cursor.execute("select setting from pg_settings where name = 'hba_file'")
-            file = cursor.fetchone()[0]
+            rules = Path(cursor.fetchone()[0])
             connection.commit()
-            with open(file, encoding="utf-8") as rules:
-                before = rules.read()
-            with open(file, "w", encoding="utf-8") as rules:
-                rules.write(f"host all app 127.0.0.1/32 scram-sha-256\n{before}")
+            rules.write_text(f"host all app 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
             cursor.execute("select pg_reload_conf()")
             connection.commit()
         connection.close()
@@ -90,7 +89,9 @@ def test_a_database_with_another_password_or_name():
             table = {"dbtable": "rows"}
             attempts.run("sql", 0, [attempts.batch(1)], url=address, **table)
             wrong = refused("sql", url=address.replace(":right@", ":wrong@"), **table)
-            assert 'password authentication failed for user "app"; check the user and the password in the address' in wrong
+            assert (
+                'password authentication failed for user "app"; check the user and the password in the address' in wrong
+            )
             assert "wrong@" not in wrong
             missing = refused("sql", url=address.replace("/postgres", "/nowhere"), **table)
             assert 'database "nowhere" does not exist; create it, or correct the address' in missing
@@ -103,8 +104,14 @@ def test_a_database_with_another_password_or_name():
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://gone/x': Bucket does not exist", "does not exist: create it"),
-        ("java.nio.file.AccessDeniedException: s3a://b/x: SignatureDoesNotMatch (403)", "refuses the login: check its settings"),
+        (
+            "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://gone/x': Bucket does not exist",
+            "does not exist: create it",
+        ),
+        (
+            "java.nio.file.AccessDeniedException: s3a://b/x: SignatureDoesNotMatch (403)",
+            "refuses the login: check its settings",
+        ),
         ("org.apache.hadoop.fs.s3a.auth.NoAwsCredentialsException: no provider", "spark.hadoop.fs.s3a.access.key"),
     ],
 )
@@ -122,7 +129,7 @@ def test_a_format_without_its_jar_and_a_column_that_is_gone(spark):
 
     (reason,) = analysed(lambda rows: rows, spark_table("delta", {"path": "x"}))
     assert "this Spark has no format delta: add its jar with --conf spark.jars.packages=" in reason
-    assert not os.path.exists("x")
+    assert not Path("x").exists()
     assert analysed(lambda rows: rows, spark_table("parquet", {"path": "x"})) == []
     (reason,) = analysed(lambda rows: rows.select("wort"), topic("out", value="json"))
     assert "there is no column wort (" in reason

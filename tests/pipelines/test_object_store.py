@@ -69,7 +69,7 @@ def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
     for query, most in (("copy", 60), ("counts", 100)):
         costs = _requests_of_a_batch(tmp_path, query)
         print(f"{query}: {sum(costs.values()):.0f} requests for a batch: {costs}")
-        assert sum(costs.values()) <= most, "docs/pipelines.md has the figures"
+        assert sum(costs.values()) <= most, "docs/pipeline-operation.md has the figures"
     done = _ottla("pipeline", "reset", "stored", "--yes", "-b", ottla_server.bootstrap_servers, "--state",
                   str(tmp_path / "state"), "--checkpoints", f"s3a://{bucket}/checkpoints", *_settings(store, s3a))  # fmt: skip
     assert done.returncode == 0, done.stderr

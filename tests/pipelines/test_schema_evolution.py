@@ -143,8 +143,10 @@ def test_a_new_version_is_one_warning_of_the_run(registry, capsys, monkeypatch):
     unread = "has fields that this run does not read"
     assert watch.warnings == [
         f"version 2 of w-value {unread}: added; restart the pipeline to read them",
-        "version 3 of w-value cannot be read by this run: n: the writer's type string cannot be read as int. Its records go to "
-        "the dead letters, or stop the step: create new outputs with `ottla pipeline backfill` to read them",
+        (
+            "version 3 of w-value cannot be read by this run: n: the writer's type string cannot be read as int. Its records go "
+            "to the dead letters, or stop the step: create new outputs with `ottla pipeline backfill` to read them"
+        ),
         f"version 2 of v-value {unread}: extra; add them to the schema of the input and restart to read them",
     ]
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ottla: WARNING: version")]

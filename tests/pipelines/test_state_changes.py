@@ -69,7 +69,7 @@ class Shop:
         kept = []
         pipeline = self.pipeline(**changed)
         pipeline.steps = [step for step in pipeline.steps if not steps or step.name in steps]
-        return problems(self.spark, pipeline, NOWHERE, self.checkpoint, kept.append), kept
+        return problems(self.spark, pipeline, NOWHERE, self.checkpoint, kept), kept
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,8 @@ def test_a_pipeline_as_it_was_goes_on(shop):
     reasons, kept = shop.validated()
     assert reasons == []
     assert kept == [
-        f"{step} goes on with its checkpoint after batch 0; its state is in 2 partitions" for step in ("count", "joined")
+        f"{step} goes on with its checkpoint after batch 0; its state is in 2 partitions"
+        for step in ("count", "joined")
     ]
 
 
@@ -148,7 +149,9 @@ def test_a_changed_aggregate_fails_in_the_same_words(shop, tmp_path):
     shutil.copytree(shop.folder / "shop", tmp_path / "shop")
     moved = Shop.__new__(Shop)
     moved.__dict__.update(shop.__dict__, folder=tmp_path)
-    with pytest.raises(StepFailed, match=r"step count: the state of the checkpoint has the keys page string, the step has ms"):
+    with pytest.raises(
+        StepFailed, match=r"step count: the state of the checkpoint has the keys page string, the step has ms"
+    ):
         moved.run(counts=by_time)
 
 

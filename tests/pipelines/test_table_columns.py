@@ -82,7 +82,9 @@ def test_a_column_is_never_narrowed(table, evolve):
         table.write(1, {"n": 2, "more": 0.1}, wide, evolve=evolve)
         assert table.rows() == [{"n": 1, "more": 0.5}, {"n": 2, "more": 0.1}]
         return
-    with pytest.raises(UserError, match=r"the column more of .* is float.* and the rows have double.*: cast the column"):
+    with pytest.raises(
+        UserError, match=r"the column more of .* is float.* and the rows have double.*: cast the column"
+    ):
         table.write(1, {"n": 2, "more": 0.1}, wide, evolve=evolve)
     assert table.rows() == [{"n": 1, "more": 0.5}]
 
@@ -98,9 +100,7 @@ def test_two_outputs_with_the_same_work_add_a_column_once(tmp_path):
     """The second driver of a batch finds the column and the version."""
     table = Table("sql", tmp_path)
     table.write(0, BOTH[0])
-    first, second = (
-        attempts.writer("sql", 1, MORE, evolve="true", **table.options) for _ in range(2)
-    )
+    first, second = (attempts.writer("sql", 1, MORE, evolve="true", **table.options) for _ in range(2))
     batch = pa.RecordBatch.from_pylist([BOTH[1]], MORE)
     staged = [attempts.stage(made, batch) for made in (first, second)]
     first.commit(staged[:1])

@@ -54,7 +54,9 @@ class Location:
         try:
             store, path = fs.FileSystem.from_uri(f"{self.uri}?{query}" if query else self.uri)
         except (OSError, ValueError) as problem:
-            raise UserError(f"{self.text} cannot be reached: {store_advice(problem) or str(problem).splitlines()[0]}") from problem
+            raise UserError(
+                f"{self.text} cannot be reached: {store_advice(problem) or str(problem).splitlines()[0]}"
+            ) from problem
         return store, str(path).rstrip("/")
 
     def make_folder(self) -> tuple[Any, str]:
@@ -63,7 +65,9 @@ class Location:
         try:
             store.create_dir(path, recursive=True)
         except OSError as problem:
-            raise UserError(f"{self.text} cannot be reached: {store_advice(problem) or str(problem).splitlines()[0]}") from problem
+            raise UserError(
+                f"{self.text} cannot be reached: {store_advice(problem) or str(problem).splitlines()[0]}"
+            ) from problem
         return store, path
 
     def storage_options(self) -> dict[str, str]:
@@ -136,9 +140,18 @@ _ADVICE = (
         "the bucket does not exist, or its name is not the login's to see: create the bucket, or correct the path and the keys",
     ),
     (
-        ("ACCESS_DENIED", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "access key ID", "403 Forbidden"),
-        "the store refuses the login: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of the driver and of "
-        "the executors, and the rights on the bucket",
+        (
+            "ACCESS_DENIED",
+            "AccessDenied",
+            "SignatureDoesNotMatch",
+            "InvalidAccessKeyId",
+            "access key ID",
+            "403 Forbidden",
+        ),
+        (
+            "the store refuses the login: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of the driver and "
+            "of the executors, and the rights on the bucket"
+        ),
     ),
     (("Connection refused",), "nothing answers at the address: check it, and whether the server runs"),
 )

@@ -35,9 +35,9 @@ def problems(
     pipeline: Pipeline,
     settings: build.RunSettings,
     checkpoint: Checkpoint | None = None,
-    report: Callable[[str], None] = lambda line: None,
+    kept: list[str] | None = None,
 ) -> list[str]:
-    """One sentence for each step that would fail. With a checkpoint `report` gets a line for each query that goes on."""
+    """One sentence for each step that would fail. With a checkpoint `kept` gets a line for each query that goes on."""
     reasons = []
     made_here = {node for step in pipeline.steps for node in written_nodes(step)}
     made_here |= {port.delta.node for step in pipeline.steps for port in step.writes.values() if isinstance(port, View)}
@@ -45,7 +45,7 @@ def problems(
         try:
             frames = check_step(spark, step, settings, made_here)
             if checkpoint is not None:
-                reasons += _state_problems(step, frames, checkpoint, report)
+                reasons += _state_problems(step, frames, checkpoint, [] if kept is None else kept)
         except (UserError, PySparkException) as problem:
             reasons.append(f"step {step.name}: {plain_reason(problem)}")
         except Exception as problem:  # noqa: BLE001 - a supervisor: every error of a step's function is reported
@@ -53,9 +53,7 @@ def problems(
     return reasons
 
 
-def _state_problems(
-    step: Step, frames: Mapping[str, DataFrame], checkpoint: Checkpoint, report: Callable[[str], None]
-) -> list[str]:
+def _state_problems(step: Step, frames: Mapping[str, DataFrame], checkpoint: Checkpoint, kept: list[str]) -> list[str]:
     reasons = []
     for branch, frame in frames.items():
         query = step.query_name(branch)
@@ -68,7 +66,7 @@ def _state_problems(
             reasons.append(f"step {step.name}: {reason}")
             continue
         state = f"its state is in {stored.partitions} partitions" if stored.has_state else "it has no state"
-        report(f"{query} goes on with its checkpoint after batch {stored.batch}; {state}")
+        kept.append(f"{query} goes on with its checkpoint after batch {stored.batch}; {state}")
     return reasons
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 MAX_OFFSETS_PER_TRIGGER = 5_000_000
-"""5 GB of records of 1 KB: 20 s at the 249 MB/s that docs/pipelines.md has for two cores. A batch's fixed second costs 5 %.
+"""5 GB of records of 1 KB: 20 s at the 249 MB/s that docs/pipeline-figures.md has for two cores. A batch's fixed second costs 5 %.
 A slow step of 20,000 rows/s needs 250 s."""
 _META = ("topic", "partition", "offset", "timestamp", "headers")
 

@@ -236,7 +236,11 @@ def parquet(path: str, *, partition_by: Sequence[str] = (), evolve: bool = False
 
 
 def files(
-    path: str, *, format: str = "parquet", partition_by: Sequence[str] = (), evolve: bool = False  # noqa: A002 - Spark's word
+    path: str,
+    *,
+    format: str = "parquet",  # noqa: A002 - Spark's word
+    partition_by: Sequence[str] = (),
+    evolve: bool = False,
 ) -> Files:
     if format not in FILE_FORMATS:
         raise ValueError(f"files are one of {', '.join(FILE_FORMATS)}, not {format!r}")
@@ -283,9 +287,7 @@ def sql_table(
     )
 
 
-def view(
-    name: str, path: str, *, keys: Sequence[str], partitions: int | None = None, evolve: bool = False
-) -> View:
+def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None, evolve: bool = False) -> View:
     if len(keys) < 1:
         raise ValueError("a view needs the columns of its key")
     return View(

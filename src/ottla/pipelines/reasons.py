@@ -31,7 +31,9 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
-    column = re.search(r"with name (`.+?`) cannot be resolved\.(?: Did you mean one of the following\? \[(.+?)\])?", text)
+    column = re.search(
+        r"with name (`.+?`) cannot be resolved\.(?: Did you mean one of the following\? \[(.+?)\])?", text
+    )
     if column:
         like = f" ({column[2].replace('`', '')} are there)" if column[2] else ""
         name = column[1].replace("`", "")

@@ -24,6 +24,7 @@ from ottla.tables.topics import settings_from
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 def repartition(
     spark: SparkSession, checkpoint: Checkpoint, client: Mapping[str, str], partitions: int
 ) -> list[tuple[str, int]]:

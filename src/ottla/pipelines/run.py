@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
@@ -101,6 +102,12 @@ class PipelineRun:
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
+
+    @property
+    def ui_address(self) -> str:
+        """Of Spark's own UI; empty where it is off or belongs to a Spark Connect server."""
+        context = None if is_remote() else self._spark.sparkContext
+        return str(context.uiWebUrl or "") if context is not None else ""
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""

@@ -154,7 +154,9 @@ def _other_inputs(frame: DataFrame, stored: StoredState) -> str | None:
     for number, (leaf, before) in enumerate(zip(streams, stored.inputs, strict=True), 1):
         now = _subscribed(leaf)
         if before and now is not None and now not in before:
-            return f"streaming input {number} of the checkpoint is {', '.join(sorted(before))}, that of the step is {now}"
+            return (
+                f"streaming input {number} of the checkpoint is {', '.join(sorted(before))}, that of the step is {now}"
+            )
     return None
 
 

@@ -51,6 +51,7 @@ def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, 
         "outputs": drawn["outputs"],
         "error": error or next((query["error"] for query in queries if query["error"]), ""),
         "warnings": list(run.warnings),
+        "ui": run.ui_address,
         "queries": queries,
     }
 

@@ -28,7 +28,9 @@ class _WithFormerNames(click.Option):
             self.opts = opts
 
 
-def servers_option(default: str | None = SERVERS, text: str = "Brokers, as HOST:PORT,...") -> Callable[[_Command], _Command]:
+def servers_option(
+    default: str | None = SERVERS, text: str = "Brokers, as HOST:PORT,..."
+) -> Callable[[_Command], _Command]:
     """Without a default the command has no brokers unless the option names some; the variable is not read then."""
     names = ("-b", "--bootstrap-servers")
     if default is None:

@@ -72,4 +72,3 @@ def version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
     from ottla.pipelines.run import backfilled
 
     return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines
-

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.options.client_options import servers_option
 from ottla.cli.options.access_rules import access_rules_option, has_provider_login
+from ottla.cli.options.client_options import servers_option
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
 
 

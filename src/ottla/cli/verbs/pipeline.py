@@ -196,6 +196,8 @@ def status(name: str, output: str, state: str | None) -> None:
         from ottla.pipelines.display import status_table
 
         console().print(status_table(pipeline_status))
+    if pipeline_status.get("ui") and pipeline_status["state"] == "running":
+        click.echo(f"Spark's UI: {visible(str(pipeline_status['ui']))}")
     for sentence in pipeline_status.get("warnings") or ():
         click.echo(f"warning: {visible(str(sentence))}")
     if pipeline_status.get("error"):

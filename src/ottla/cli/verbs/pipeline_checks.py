@@ -73,9 +73,7 @@ def validate(
         click.echo(f"  {line}")
 
 
-def _analysed(
-    pipelines: Sequence[Pipeline], root: str, spark_settings: dict[str, str], kept: list[str]
-) -> list[str]:
+def _analysed(pipelines: Sequence[Pipeline], root: str, spark_settings: dict[str, str], kept: list[str]) -> list[str]:
     """What is wrong; `kept` gets a line for each query that goes on with its checkpoint."""
     from ottla.pipelines.analysis import problems
     from ottla.pipelines.build import RunSettings
@@ -89,9 +87,7 @@ def _analysed(
         return [
             reason
             for pipeline in pipelines
-            for reason in problems(
-                session, pipeline, settings, Checkpoint(files, f"{root}/{pipeline.name}"), kept.append
-            )
+            for reason in problems(session, pipeline, settings, Checkpoint(files, f"{root}/{pipeline.name}"), kept)
         ]
     finally:
         session.stop()

@@ -6,6 +6,7 @@ import click
 
 from ottla.cli.options.client_options import property_option
 
+
 @click.group()
 def profile() -> None:
     r"""Named clusters: address, security, registry.

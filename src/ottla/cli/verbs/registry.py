@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.options.client_options import pairs, property_option, servers_option
 from ottla.cli.options.access_rules import access_rules_option
+from ottla.cli.options.client_options import pairs, property_option, servers_option
 from ottla.cli.options.combinations import is_set, named, refuse_together
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
 

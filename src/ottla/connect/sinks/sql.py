@@ -16,7 +16,6 @@ from ottla.connect.config import need
 from ottla.connect.databases import (
     connect_sql,
     database_errors,
-    quoted,
     quoted_table,
     reason_of,
     transaction,
