@@ -139,7 +139,7 @@ def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _check_format(frame: DataFrame, name: str) -> None:
-    """UserError if the session has no such data source; Spark itself says so in the first batch only."""
+    """UserError if the session has no such data source; Spark itself reports that in the first batch only."""
     from pyspark.sql.utils import is_remote
 
     if is_remote():

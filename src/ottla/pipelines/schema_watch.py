@@ -1,7 +1,7 @@
 """New versions of the inputs' schemas while a pipeline runs: one warning for each, in the log and in the status.
 
-A run reads values as the schema of its start. The registries are asked for the versions of each subject in a thread of its
-own, because a registry that does not answer must not delay the supervision of the queries.
+A run reads values as the schema of its start. A thread of its own asks the registries for the versions of each subject: a
+registry that does not answer must not delay the supervision of the queries.
 """
 
 from __future__ import annotations
