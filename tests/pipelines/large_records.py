@@ -30,7 +30,7 @@ HEAP = {1_000_000: "1g", 10_000_000: "1500m", 50_000_000: "3g"}
 def main() -> None:
     servers, folder, size, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     topics = Topics(SimpleNamespace(bootstrap_servers=servers))  # type: ignore[arg-type]
-    few, many = (_filled(topics, number, size) for number in (count, 3 * count))
+    few, many = (filled(topics, number, size) for number in (count, 3 * count))
     for way in (_read, _to_topic, _to_table):
         config = {"spark.driver.memory": HEAP[size], "spark.python.worker.idleTimeoutSeconds": "0"}
         session = spark("local[1]", config=config, log_file=f"{folder}/spark.log")
@@ -44,7 +44,7 @@ def main() -> None:
         session.stop()
 
 
-def _filled(topics: Topics, count: int, size: int) -> str:
+def filled(topics: Topics, count: int, size: int) -> str:
     name = topics.new("large", 1, max_message_bytes=str(size + 1_000_000))
     producer = Producer({"bootstrap.servers": topics.servers, "message.max.bytes": size + 1_000_000, "linger.ms": 0})
     for number in range(count):
