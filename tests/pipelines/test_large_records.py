@@ -57,7 +57,9 @@ def test_a_task_holds_a_few_records(ottla_server, tmp_path, way, size, count):
 @pytest.mark.parametrize(("size", "count"), SIZES)
 def test_whole_queries(ottla_server, tmp_path, size, count):
     """Three queries on Spark: driver, JVM and the largest Python worker."""
-    for line in run("tests.pipelines.large_records", ottla_server.bootstrap_servers, tmp_path, size, count).splitlines():
+    for line in run(
+        "tests.pipelines.large_records", ottla_server.bootstrap_servers, tmp_path, size, count
+    ).splitlines():
         if line.startswith("{"):
             print(line)
             few, many = json.loads(line)["peaks"]

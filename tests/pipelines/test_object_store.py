@@ -60,7 +60,9 @@ def test_the_example_of_the_page(ottla_server, tmp_path):
 
 
 def _follow(ottla_server, store, s3a: Path, folder: Path) -> None:
-    blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))  # the last of each kind
+    blocks = dict(
+        re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    )  # the last of each kind
     exports = re.search(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert exports is not None
     jars = ",".join(str(jar) for jar in sorted(s3a.glob("*.jar")))
@@ -95,7 +97,10 @@ def _follow(ottla_server, store, s3a: Path, folder: Path) -> None:
     counted = _shell(folder, f"{query} -o json")
     assert '"count_star()":80' in counted.stdout.replace(" ", ""), counted.stdout + counted.stderr
     for wrong, words in (
-        (settings.replace("s3a://shop/", "s3a://gone/"), "the bucket of the checkpoints s3a://gone/checkpoints does not exist"),
+        (
+            settings.replace("s3a://shop/", "s3a://gone/"),
+            "the bucket of the checkpoints s3a://gone/checkpoints does not exist",
+        ),
         (settings.replace(KEYS["AWS_SECRET_ACCESS_KEY"], "wrong"), "refuses the login: check its settings"),
     ):
         (folder / "lake.yaml").write_text(wrong)

@@ -12,22 +12,6 @@ SERVERS_VARIABLE = "OTTLA_BOOTSTRAP_SERVERS"
 SERVERS = "127.0.0.1:9092"
 
 
-class _WithFormerNames(click.Option):
-    """An option whose former names still work and are in no help text."""
-
-    def __init__(self, names: Sequence[str], *, former: Sequence[str] = (), **settings: Any) -> None:
-        super().__init__([*names, *former], **settings)
-        self._former = set(former)
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        opts = self.opts
-        self.opts = [name for name in opts if name not in self._former]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = opts
-
-
 def servers_option(
     default: str | None = SERVERS, text: str = "Brokers, as HOST:PORT,..."
 ) -> Callable[[_Command], _Command]:
@@ -41,11 +25,9 @@ def servers_option(
 
 
 def property_option(
-    text: str = "Kafka client property, such as security.protocol=SSL; may be repeated.", former: Sequence[str] = ()
+    text: str = "Kafka client property, such as security.protocol=SSL; may be repeated.",
 ) -> Callable[[_Command], _Command]:
-    return click.option(
-        "-X", "--property", "properties", cls=_WithFormerNames, former=former, multiple=True, metavar="NAME=VALUE", help=text
-    )  # fmt: skip
+    return click.option("-X", "--property", "properties", multiple=True, metavar="NAME=VALUE", help=text)
 
 
 def pairs(option: str, pair_texts: Sequence[str]) -> dict[str, str]:

@@ -29,7 +29,10 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
     help="Replicas of a new topic.",
 )
 @click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="Largest schema.")
-@property_option("Kafka client property, visible in the process list; may be repeated.", former=("--client-property",))
+@property_option("Kafka client property, visible in the process list; may be repeated.")
+@click.option(
+    "--client-property", "former_properties", multiple=True, hidden=True, help="The former name of --property."
+)
 @click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
               help="librdkafka settings, as NAME=VALUE lines.")  # fmt: skip
 @web_options
@@ -49,6 +52,7 @@ def registry(
     *,
     listen: str,
     properties: tuple[str, ...],
+    former_properties: tuple[str, ...],
     client_config: str | None,
     allow_open: bool,
     until_stdin_closes: bool,
@@ -76,7 +80,7 @@ def registry(
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
     refuse_open("the schema registry", host, options, allow_open=allow_open)
     client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
-    client_properties |= pairs("--property", properties)
+    client_properties |= pairs("--property", (*former_properties, *properties))
     settings = RegistrySettings(
         host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
     )  # fmt: skip
