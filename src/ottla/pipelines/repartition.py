@@ -65,7 +65,7 @@ def _is_to_change(checkpoint: Checkpoint, state: StoredState, partitions: int) -
 
 
 def _change(spark: SparkSession, checkpoint: Checkpoint, state: StoredState, partitions: int) -> None:
-    manager = spark._streamingCheckpointManager  # type: ignore[attr-defined]  # noqa: SLF001 - Spark has no public name for it yet
+    manager = spark._streamingCheckpointManager  # noqa: SLF001 - Spark has no public name for it yet
     try:
         manager.repartition(f"{checkpoint.folder}/{state.query}", partitions)
     except (Py4JJavaError, PySparkException) as problem:
