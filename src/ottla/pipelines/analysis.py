@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.checkpoints import Checkpoint
-from ottla.pipelines.pipeline import Pipeline, Step, written_nodes
+from ottla.pipelines.pipeline import Pipeline, Step, query_name, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.state_changes import state_problem
@@ -40,7 +40,6 @@ def problems(
     """One sentence for each step that would fail. With a checkpoint `kept` gets a line for each query that goes on."""
     reasons = []
     made_here = {node for step in pipeline.steps for node in written_nodes(step)}
-    made_here |= {port.delta.node for step in pipeline.steps for port in step.writes.values() if isinstance(port, View)}
     for step in pipeline.in_order():
         try:
             frames = check_step(spark, step, settings, made_here)
@@ -56,7 +55,7 @@ def problems(
 def _state_problems(step: Step, frames: Mapping[str, DataFrame], checkpoint: Checkpoint, kept: list[str]) -> list[str]:
     reasons = []
     for branch, frame in frames.items():
-        query = step.query_name(branch)
+        query = query_name(step, branch)
         stored = stored_state(checkpoint, query)
         if stored is None:
             continue

@@ -88,7 +88,7 @@ def spark(
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = dict(_CONFIG)
-        settings["spark.sql.warehouse.dir"] = private_temporary_folder("ottla-warehouse")
+        settings["spark.sql.warehouse.dir"] = f"file:{private_temporary_folder('ottla-warehouse')}"
         if low_footprint:
             settings |= {
                 "spark.driver.memory": "768m",

@@ -153,7 +153,8 @@ def switch(
     folder = supervisor.state_directory(state)
     before, after = pipelines[0], version(pipelines, suffix)[0]
     root = checkpoint_root(options["checkpoints"] or os.path.join(folder, "checkpoints"))
-    steps.check_backfilled(files_of(root, pairs("--conf", options["spark_settings"])), root, before, after)
+    if not supervisor.is_under_way(folder, after.name):  # else it has begun each of its queries itself
+        steps.check_backfilled(files_of(root, pairs("--conf", options["spark_settings"])), root, before, after)
     steps.switch(
         folder,
         old or before.name,

@@ -160,6 +160,8 @@ def repartition(
 @CHECKPOINTS
 @property_option()
 @SPARK_SETTINGS
+@click.option("--cluster-gone", is_flag=True,
+              help="The cluster of the pipeline does not exist any more: do not compare clusters.")  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @STATE
 def reset(
@@ -168,10 +170,11 @@ def reset(
     checkpoints: str | None,
     properties: tuple[str, ...],
     spark_settings: tuple[str, ...],
+    cluster_gone: bool,  # noqa: FBT001 - click passes flags so
     yes: bool,  # noqa: FBT001 - click passes flags so
     state: str | None,
 ) -> None:
-    r"""Forget the positions, the state and the markers of a pipeline. Its outputs stay as they are.
+    r"""Forget the positions, the state, the markers and the consumer groups of a pipeline. Its outputs stay as they are.
 
     The next start reads the inputs from their beginning, and writes their results into the outputs again.
 
@@ -191,5 +194,5 @@ def reset(
             f"forget the positions and the state of {len(queries)} queries in {checkpoint.folder}?", abort=True
         )
     client = {"bootstrap.servers": bootstrap_servers, **pairs("--property", properties)}
-    forgotten = resetting.reset(checkpoint, client)
+    forgotten = resetting.reset(checkpoint, client, cluster_gone=cluster_gone)
     click.echo(f"{name}: forgot {len(queries)} queries and {forgotten} groups of markers")
