@@ -86,7 +86,7 @@ def commands(page: str) -> list[str]:
         ("docs/cli.md", 8),
         ("docs/cluster.md", 2),
         ("docs/groups.md", 1),
-        ("docs/pipelines.md", 1),
+        ("docs/pipeline-operation.md", 1),
         ("docs/registry.md", 1),
         ("docs/share-groups.md", 3),
         ("docs/streams.md", 1),
@@ -109,15 +109,25 @@ def test_the_python_of_the_readme(tmp_path: Path) -> None:
         assert re.fullmatch(r"127\.0\.0\.1:\d+\n", done.stdout), done.stderr
 
 
-def test_the_pipeline_and_the_connector_of_their_page(terminal: Terminal) -> None:
-    text = (ROOT / "docs/pipelines.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    pipeline, tables = (block for block in blocks if "Pipeline(" in block)
-    (connector,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def _text(page: str) -> str:
+    return (ROOT / f"docs/{page}.md").read_text()
+
+
+def test_the_pipelines_and_the_connector_of_their_pages(terminal: Terminal) -> None:
+    pipeline, tables, lake = (
+        block
+        for page in ("pipelines", "pipeline-tables", "pipeline-object-store")
+        for block in re.findall(r"^```python\n(.*?)^```", _text(page), re.MULTILINE | re.DOTALL)
+        if "Pipeline(" in block
+    )
+    (connector,) = re.findall(r"^```yaml\n(.*?)^```", _text("connectors"), re.MULTILINE | re.DOTALL)
     (terminal.folder / "shop.py").write_text(pipeline)
     assert "2 steps, in order: large, totals" in terminal.run("ottla pipeline validate shop.py")
     (terminal.folder / "tables.py").write_text(tables)
     assert "3 steps, in order: seen, people, located" in terminal.run("ottla pipeline validate tables.py")
+    (terminal.folder / "lake.py").write_text(lake)
+    checked = "env ORDERS_TABLE=tables/orders ottla pipeline validate lake.py"
+    assert "1 steps, in order: orders" in terminal.run(checked)
     database = terminal.folder / "shop.db"
     (terminal.folder / "orders.yaml").write_text(
         connector.replace("postgresql://app@localhost/shop", f"sqlite:///{database}")

@@ -129,7 +129,7 @@ def missing_modules(text: str) -> list[str]:
     for folder, holds in re.findall(r"^\| `(src/ottla/\w+|tools|bench|tests/\w+)` \| (.*) \|$", text, re.MULTILINE):
         names = (span.rstrip("/") for span in re.findall(r"`([\w/]+(?:\.py|/))`", holds))
         missing += [f"{folder}/{name}" for name in names if not any((ROOT / folder).rglob(name))]
-    _, _, paths = text.partition("## Seven paths")
+    _, _, paths = text.partition("## Eight paths")
     for step in re.findall(r"`(\w+/[\w/]+)`", paths.partition("## Rules")[0]):
         if not (ROOT / step).exists() and not any(SOURCES.rglob(f"{step}.py")) and not any(SOURCES.rglob(step)):
             missing.append(step)

@@ -106,3 +106,14 @@ def test_kafkas_console_consumer_refuses_an_empty_group_as_kafka_does(
 ) -> None:
     assert console_consumer(["--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--group", name]) == 1
     assert "group.id should not be an empty string or whitespace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["-X", "--property", "--client-property"])
+def test_client_properties_have_one_name_and_keep_the_former(name: str) -> None:
+    done = CliRunner().invoke(ottla, ["registry", name, "nonsense"])
+    assert done.exit_code == 2
+    assert "--property 'nonsense' is not NAME=VALUE" in done.output
+    for command in (["registry"], ["connect", "run"], ["pipeline", "run"], ["pipeline", "validate"], ["topic", "list"]):
+        shown = CliRunner().invoke(ottla, [*command, "--help"]).output
+        assert "-X, --property NAME=VALUE" in shown
+        assert "--client-property" not in shown

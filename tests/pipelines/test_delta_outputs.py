@@ -137,7 +137,9 @@ def test_complete_mode_replaces_the_rows_and_the_columns(tmp_path):
 def test_columns_keep_their_kind_and_new_ones_come(tmp_path):
     path = tmp_path / "t"
     DeltaSink(str(path)).put(pa.table({"n": pa.array([1], pa.int32())}), Work(application="before", version=0))
-    run(path, 0, [batch(2)])
+    with pytest.raises(UserError, match=r"does not have the column word: add evolve=True to the output"):
+        run(path, 0, [batch(2)])
+    run(path, 0, [batch(2)], evolve="true")
     assert sorted(map(str, read_delta(str(path))[0].to_pylist())) == [
         "{'n': 1, 'word': None}", "{'n': 2, 'word': 'w0'}",
     ]  # fmt: skip

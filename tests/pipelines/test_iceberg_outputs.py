@@ -130,7 +130,7 @@ def test_complete_mode_and_new_columns(lake):
     lake.run(1, [batch(7)], overwrite=True)
     assert lake.numbers() == [7]
     more = pa.schema([*SCHEMA, ("more", pa.float64())])
-    lake.run(2, [pa.RecordBatch.from_pylist([{"n": 8, "word": "x", "more": 1.5}], more)], schema=more)
+    lake.run(2, [pa.RecordBatch.from_pylist([{"n": 8, "word": "x", "more": 1.5}], more)], schema=more, evolve="true")
     assert sorted(lake.table().scan().to_arrow().column("more").to_pylist(), key=str) == [1.5, None]
     wrong = pa.schema([("n", pa.string())])
     with pytest.raises(UserError, match=r"the Iceberg table shop.rows was not written: .*n"):

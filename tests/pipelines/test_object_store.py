@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -43,6 +44,86 @@ def test_checkpoints_in_a_bucket(ottla_server, tmp_path):
         pytest.skip(str(reason))
 
 
+PAGE = ROOT / "docs" / "pipeline-object-store.md"
+
+
+def test_the_example_of_the_page(ottla_server, tmp_path):
+    """Its files and commands with this server's address, keys and brokers; then a wrong key, and a bucket that is gone."""
+    try:
+        s3a = fetch_artifacts(
+            "Hadoop's S3A", cache_dir().with_name("ottla-hadoop-aws-3.5.0"), ["org.apache.hadoop:hadoop-aws:3.5.0"]
+        )
+        with s3_server(tmp_path) as store:
+            _follow(ottla_server, store, s3a, tmp_path)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def _follow(ottla_server, store, s3a: Path, folder: Path) -> None:
+    blocks = dict(
+        re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    )  # the last of each kind
+    exports = re.search(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert exports is not None
+    jars = ",".join(str(jar) for jar in sorted(s3a.glob("*.jar")))
+    here = {
+        "http://localhost:9000": store.endpoint,
+        "localhost:9092": ottla_server.bootstrap_servers,
+        "KEY ": f"{KEYS['AWS_ACCESS_KEY_ID']} ",
+        "KEY\n": f"{KEYS['AWS_ACCESS_KEY_ID']}\n",
+        "SECRET ": f"{KEYS['AWS_SECRET_ACCESS_KEY']} ",
+        "SECRET\n": f"{KEYS['AWS_SECRET_ACCESS_KEY']}\n",
+        "spark.jars.packages: org.apache.hadoop:hadoop-aws:3.5.0": f"spark.jars: {jars}",
+    }
+
+    def placed(text: str) -> str:
+        for name, value in here.items():
+            text = text.replace(name, value)
+        return text
+
+    store.bucket("shop")
+    (folder / "s3.env").write_text(placed(exports[1]))
+    (folder / "lake.py").write_text(blocks["python"])
+    settings = placed(blocks["yaml"])
+    (folder / "lake.yaml").write_text(settings)
+    Topics(ottla_server).make("orders", 1)
+    sender = Sender({"bootstrap.servers": ottla_server.bootstrap_servers})
+    sender.send(Outgoing("orders", None, b'{"id": %d, "page": "/a", "amount": %d}' % (n % 80, n)) for n in range(100))
+    sender.flush()
+    run, *_, query = (line for line in blocks["sh"].splitlines() if "run lake.py" in line or "ottla sql" in line)
+    done = _shell(folder, run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list((store.root / "shop" / "checkpoints" / "lake").glob("*/commits/0"))
+    counted = _shell(folder, f"{query} -o json")
+    assert '"count_star()":80' in counted.stdout.replace(" ", ""), counted.stdout + counted.stderr
+    for wrong, words in (
+        (
+            settings.replace("s3a://shop/", "s3a://gone/"),
+            "the bucket of the checkpoints s3a://gone/checkpoints does not exist",
+        ),
+        (settings.replace(KEYS["AWS_SECRET_ACCESS_KEY"], "wrong"), "refuses the login: check its settings"),
+    ):
+        (folder / "lake.yaml").write_text(wrong)
+        refused = _shell(folder, run)
+        print(refused.stderr)
+        assert refused.returncode == 1
+        assert words in refused.stderr
+        assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def _shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    return subprocess.run(
+        ["bash", "-c", f". ./s3.env; exec {line}"],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
+
+
 def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
     topics = Topics(ottla_server)
     source, target, counts = (topics.new(name, 1) for name in ("stored", "stored-out", "stored-counts"))
@@ -69,7 +150,7 @@ def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
     for query, most in (("copy", 60), ("counts", 100)):
         costs = _requests_of_a_batch(tmp_path, query)
         print(f"{query}: {sum(costs.values()):.0f} requests for a batch: {costs}")
-        assert sum(costs.values()) <= most, "docs/pipelines.md has the figures"
+        assert sum(costs.values()) <= most, "docs/pipeline-operation.md has the figures"
     done = _ottla("pipeline", "reset", "stored", "--yes", "-b", ottla_server.bootstrap_servers, "--state",
                   str(tmp_path / "state"), "--checkpoints", f"s3a://{bucket}/checkpoints", *_settings(store, s3a))  # fmt: skip
     assert done.returncode == 0, done.stderr

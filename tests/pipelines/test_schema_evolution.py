@@ -10,8 +10,8 @@ import pytest
 from ottla.client.errors import RegistryUnreachable
 from ottla.client.schema_registry import RegistryClient, register_schema
 from ottla.payloads.confluent import framed, indexes_prefix
-from ottla.pipelines import codecs
-from ottla.pipelines.ports import Format
+from ottla.pipelines import codecs, schema_watch
+from ottla.pipelines.ports import Format, topic
 from ottla.testing import Broker
 from tests.pipelines.messages import TEXT, Deep, Everything, First
 from tests.pipelines.test_avro_values import record, written
@@ -118,3 +118,50 @@ def test_new_protobuf_versions_under_a_running_reader(registry, capsys):
     warnings = [line for line in capsys.readouterr().err.splitlines() if f"schema {newer} of" in line]
     assert len(warnings) == 1
     assert "extra" in warnings[0]
+
+
+def test_a_new_version_is_one_warning_of_the_run(registry, capsys, monkeypatch):
+    """In the log and in the status: an added field by a restart, a type that changed by the dead letters."""
+    monkeypatch.setattr(schema_watch, "POLL_S", 3600.0)
+    register_schema(registry, "w-value", json.dumps(record(n="int")), "AVRO")
+    register_schema(registry, "v-value", 'syntax = "proto3"; package shop; message First { int32 n = 1; }', "PROTOBUF")
+    inputs = [
+        topic("w", value="avro", registry=registry),
+        topic("w", value="avro", registry=registry, dead_letter="w.bad"),
+        topic("v", value="protobuf", schema="tests.pipelines.messages:First", registry=registry),
+        topic("away", value="avro", registry="http://127.0.0.1:9"),
+        topic("plain", value="json", schema="n int"),
+    ]
+    with schema_watch.SchemaWatch(inputs) as watch:
+        assert watch.warnings == []
+        register_schema(registry, "w-value", json.dumps(record(n="int", added=("string", ""))), "AVRO")
+        register_schema(registry, "w-value", json.dumps(record(n="string")), "AVRO")
+        added = 'syntax = "proto3"; package shop; message First { int32 n = 1; string extra = 2; }'
+        register_schema(registry, "v-value", added, "PROTOBUF")
+        for _ in range(2):
+            watch.look()
+    unread = "has fields that this run does not read"
+    assert watch.warnings == [
+        f"version 2 of w-value {unread}: added; restart the pipeline to read them",
+        (
+            "version 3 of w-value cannot be read by this run: n: the writer's type string cannot be read as int. Its records go "
+            "to the dead letters, or stop the step: create new outputs with `ottla pipeline backfill` to read them"
+        ),
+        f"version 2 of v-value {unread}: extra; add them to the schema of the input and restart to read them",
+    ]
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ottla: WARNING: version")]
+    assert lines == [f"ottla: WARNING: {sentence}" for sentence in watch.warnings]
+    with schema_watch.SchemaWatch(inputs) as after_restart:
+        after_restart.look()
+    assert after_restart.warnings == []
+
+
+def test_a_registry_that_is_away_at_the_start_is_asked_again(registry, monkeypatch):
+    monkeypatch.setattr(schema_watch, "POLL_S", 3600.0)
+    register_schema(registry, "late-value", json.dumps(record(n="int")), "AVRO")
+    with schema_watch.SchemaWatch([topic("late", value="avro", registry="http://127.0.0.1:9")]) as watch:
+        watch._subjects[0].registry = registry
+        watch.look()
+        register_schema(registry, "late-value", json.dumps(record(n="int", more=("int", 0))), "AVRO")
+        watch.look()
+    assert [sentence.split(";")[0].rpartition(" ")[2] for sentence in watch.warnings] == ["more"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.pipelines.session import state_partitions
+from ottla.pipelines.session import _CONFIG, state_partitions
 
 SCRIPT = """
 import subprocess, sys
@@ -47,6 +48,16 @@ def test_a_secret_is_not_on_the_command_line_and_steps_are_found(tmp_path: Path)
     )  # fmt: skip
     assert done.stdout.splitlines() == ["conf s3cret word=1 seen", "shown True False", "steps 2"], done.stderr[-2000:]
     assert not (tmp_path / "ran").exists()
+
+
+def test_ui_metrics_and_adaptive_execution_are_on() -> None:
+    """Spark's own defaults hold but for streams without state: their tasks carry markers and must not be merged."""
+    assert _CONFIG["spark.sql.streaming.metricsEnabled"] == "true"
+    assert [name for name, value in _CONFIG.items() if name.endswith("enabled") and value == "false"] == [
+        "spark.sql.adaptive.streaming.stateless.enabled"
+    ]
+    hidden = re.compile(_CONFIG["spark.redaction.regex"]), re.compile(_CONFIG["spark.sql.redaction.options.regex"])
+    assert all(words.search("kafka.sasl.jaas.config") for words in hidden)
 
 
 @pytest.mark.parametrize(

@@ -133,5 +133,14 @@ def latest_schema(url: str, subject: str) -> tuple[int, str]:
     return int(version["id"]), str(version["schema"])
 
 
+def subject_versions(url: str, subject: str) -> list[int]:
+    return _client(url).versions(subject)
+
+
+def subject_version(url: str, subject: str, version: int) -> int:
+    """The id of its schema."""
+    return int(_client(url).version(subject, version)["id"])
+
+
 def register_schema(url: str, subject: str, schema: str, kind: str) -> int:
     return _client(url).register(subject, {"schema": schema} | ({} if kind == "AVRO" else {"schemaType": kind}))

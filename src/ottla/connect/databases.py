@@ -150,6 +150,14 @@ def dialect_of(uri: str) -> Dialect:
     return dialect
 
 
+_ADVICE = {
+    "authentication failed": "; check the user and the password in the address",
+    "Connection refused": "; check the address, and whether the database runs",
+    "does not exist": "; create it, or correct the address",
+}
+"""What to do, by words of PostgreSQL."""
+
+
 def connect_sql(uri: str) -> tuple[Any, Dialect]:
     """A DB-API connection and its dialect, for `sqlite:///FILE` and `postgresql://...`."""
     dialect = dialect_of(uri)
@@ -158,7 +166,9 @@ def connect_sql(uri: str) -> tuple[Any, Dialect]:
     except ImportError as missing:
         raise UserError(f"{missing.name} is missing: pip install 'ottla[spark]'") from missing
     except database_errors() as problem:
-        raise UserError(f"the database {without_login(uri)} cannot be opened: {reason_of(problem)}") from problem
+        reason = reason_of(problem)
+        advice = next((advice for words, advice in _ADVICE.items() if words in reason), "")
+        raise UserError(f"the database {without_login(uri)} cannot be opened: {reason}{advice}") from problem
 
 
 @contextmanager

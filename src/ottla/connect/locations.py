@@ -54,7 +54,9 @@ class Location:
         try:
             store, path = fs.FileSystem.from_uri(f"{self.uri}?{query}" if query else self.uri)
         except (OSError, ValueError) as problem:
-            raise UserError(f"{self.text} cannot be reached: {str(problem).splitlines()[0]}") from problem
+            raise UserError(
+                f"{self.text} cannot be reached: {store_advice(problem) or str(problem).splitlines()[0]}"
+            ) from problem
         return store, str(path).rstrip("/")
 
     def make_folder(self) -> tuple[Any, str]:
@@ -63,7 +65,9 @@ class Location:
         try:
             store.create_dir(path, recursive=True)
         except OSError as problem:
-            raise UserError(f"{self.text} cannot be reached: {str(problem).splitlines()[0]}") from problem
+            raise UserError(
+                f"{self.text} cannot be reached: {store_advice(problem) or str(problem).splitlines()[0]}"
+            ) from problem
         return store, path
 
     def storage_options(self) -> dict[str, str]:
@@ -128,3 +132,37 @@ def _local_path(text: str) -> str:
 
 def _known_schemes() -> str:
     return f"{', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}"
+
+
+_ADVICE = (
+    (
+        ("NoSuchBucket", "NO_SUCH_BUCKET", "allow_bucket_creation"),
+        "the bucket does not exist, or its name is not the login's to see: create the bucket, or correct the path and the keys",
+    ),
+    (
+        (
+            "ACCESS_DENIED",
+            "AccessDenied",
+            "SignatureDoesNotMatch",
+            "InvalidAccessKeyId",
+            "access key ID",
+            "403 Forbidden",
+        ),
+        (
+            "the store refuses the login: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of the driver and "
+            "of the executors, and the rights on the bucket"
+        ),
+    ),
+    (("Connection refused",), "nothing answers at the address: check it, and whether the server runs"),
+)
+"""What to do, by the words of stores in the errors of delta-rs, pyiceberg and Arrow."""
+
+
+def store_advice(problem: BaseException) -> str:
+    """What to do about an error of an object store; empty for other errors."""
+    text = str(problem)
+    for words, advice in _ADVICE:
+        if any(word in text for word in words):
+            return advice
+    answer = re.search(r"<Code>(\w+)</Code>\s*<Message>([^<]+)", text)
+    return f"the store answers {answer[1]}: {answer[2]}" if answer else ""

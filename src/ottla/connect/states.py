@@ -1,7 +1,7 @@
 """The states of a connector as a table: which event leads from which state to which state.
 
 The values are the words of the status file, which the console shows. A process that ends without a last status cannot
-write DEAD: the reader of the status file reports that state. `make docs` draws the table in docs/pipelines.md.
+write DEAD: the reader of the status file reports that state. `make docs` draws the table in docs/connectors.md.
 """
 
 from __future__ import annotations

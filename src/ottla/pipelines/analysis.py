@@ -19,11 +19,14 @@ from ottla.model.errors import KafkaError
 from ottla.model.topic_names import check_topic_name
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.checkpoints import Checkpoint
 from ottla.pipelines.options import read_options
 from ottla.pipelines.outputs.batch import check_table
-from ottla.pipelines.pipeline import Pipeline, Step, input_topics, written_nodes
+from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.state_changes import state_problem
+from ottla.pipelines.stored_state import stored_state
 from ottla.pipelines.topics import output_topics
 
 if TYPE_CHECKING:
@@ -34,8 +37,14 @@ _TABLES = (Delta, SparkTable, SqlTable, View)
 _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
 
 
-def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> list[str]:
-    """One sentence for each step that would fail."""
+def problems(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    settings: build.RunSettings,
+    checkpoint: Checkpoint | None = None,
+    kept: list[str] | None = None,
+) -> list[str]:
+    """One sentence for each step that would fail. With a checkpoint `kept` gets a line for each query that goes on."""
     reasons = []
     try:
         refuse_empty(pipeline)
@@ -44,7 +53,9 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
     made_here = {node for step in pipeline.steps for node in written_nodes(step)}
     for step in pipeline.in_order():
         try:
-            check_step(spark, step, settings, made_here)
+            frames = check_step(spark, step, settings, made_here)
+            if checkpoint is not None:
+                reasons += _state_problems(step, frames, checkpoint, [] if kept is None else kept)
         except (UserError, PySparkException) as problem:
             reasons.append(f"step {step.name}: {plain_reason(problem)}")
         except Exception as problem:  # noqa: BLE001 - a supervisor: every error of a step's function is reported
@@ -52,8 +63,28 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
     return reasons
 
 
-def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, made_here: Collection[str] = ()) -> None:
-    """A step that reads a table which a step before it makes (`made_here`) is checked once the table is there."""
+def _state_problems(step: Step, frames: Mapping[str, DataFrame], checkpoint: Checkpoint, kept: list[str]) -> list[str]:
+    reasons = []
+    for branch, frame in frames.items():
+        query = query_name(step, branch)
+        stored = stored_state(checkpoint, query)
+        if stored is None:
+            continue
+        rows = build.written_frame(frame, step.writes[branch], step.output_mode)
+        reason = state_problem(rows, step.output_mode, stored, f"{checkpoint.folder}/{query}")
+        if reason is not None:
+            reasons.append(f"step {step.name}: {reason}")
+            continue
+        state = f"its state is in {stored.partitions} partitions" if stored.has_state else "it has no state"
+        kept.append(f"{query} goes on with its checkpoint after batch {stored.batch}; {state}")
+    return reasons
+
+
+def check_step(
+    spark: SparkSession, step: Step, settings: build.RunSettings, made_here: Collection[str] = ()
+) -> Mapping[str, DataFrame]:
+    """The frames by branch. A step that reads a table which a step before it makes (`made_here`) is checked once the table
+    is there, and has none before."""
     check_names(step)
     if settings.source_format == "ottla":
         for topic in input_topics(step):
@@ -62,13 +93,14 @@ def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, mad
         inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
     except (UserError, PySparkException):
         if any(port.node in made_here and isinstance(port, _TABLES) for port in step.reads.values()):
-            return
+            return {}
         raise
     branches = branches_of(step, step.function(**inputs))
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)
         _check_streaming(frame, step.output_mode)
         _check_start(step, branch, frame, settings)
+    return branches
 
 
 def refuse_empty(pipeline: Pipeline) -> None:
@@ -135,6 +167,8 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
             f"output_mode complete would write the whole result into the topic {topic.name} with each batch: use update, "
             "which writes the rows that changed"
         )
+    if isinstance(port, SparkTable):
+        _check_format(frame, port.format)
     columns = list(frame.columns)
     _check_columns(port, columns)
     for kind, names in _needed(port):
@@ -171,6 +205,24 @@ def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "key", port.keys
     if isinstance(port, Delta | Files | Iceberg):
         yield "partition column", port.partition_by
+
+
+def _check_format(frame: DataFrame, name: str) -> None:
+    """UserError if the session has no such data source; Spark itself reports that in the first batch only."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        return
+    spark: Any = frame.sparkSession
+    try:
+        sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # noqa: SLF001 - PySpark's only way to them
+        sources.lookupDataSource(name, spark._jsparkSession.sessionState().conf())  # noqa: SLF001 - as above
+    except (Py4JJavaError, PySparkException) as problem:
+        if "DATA_SOURCE_NOT_FOUND" in f"{problem} {getattr(problem, 'java_exception', '')}":
+            raise UserError(
+                f"this Spark has no format {name}: add its jar with --conf spark.jars.packages=GROUP:NAME:VERSION, or use "
+                "delta(...), iceberg(...) or files(...), which need no jar"
+            ) from problem
 
 
 def _check_streaming(frame: DataFrame, output_mode: str) -> None:

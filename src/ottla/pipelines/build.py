@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 MAX_OFFSETS_PER_TRIGGER = 5_000_000
-"""5 GB of records of 1 KB: 20 s at the 249 MB/s that docs/pipelines.md has for two cores. A batch's fixed second costs 5 %.
+"""5 GB of records of 1 KB: 20 s at the 249 MB/s that docs/pipeline-figures.md has for two cores. A batch's fixed second costs 5 %.
 A slow step of 20,000 rows/s needs 250 s."""
 _META = ("topic", "partition", "offset", "timestamp", "headers")
 
@@ -236,8 +236,7 @@ def start_output(
 ) -> DataStreamWriter:
     """A writer that is ready to start, with its checkpoint and trigger."""
     checkpoint = settings.checkpoint_of(name)
-    # Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once.
-    if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
+    if _writes_itself(port, step.output_mode, settings.source_format) and isinstance(port, Topic):
         writer = (
             _topic_rows(frame, port, settings)
             .writeStream.format(settings.source_format)
@@ -254,6 +253,16 @@ def start_output(
         .option("checkpointLocation", spark_location(checkpoint))
     )
     return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger_of(step, settings))
+
+
+def _writes_itself(port: Port, output_mode: str, source_format: str = "ottla") -> bool:
+    """Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once."""
+    return isinstance(port, Topic) and (output_mode == "append" or source_format != "ottla")
+
+
+def written_frame(frame: DataFrame, port: Port, output_mode: str) -> DataFrame:
+    """The frame whose plan the query of an output has."""
+    return output_rows(frame, port) if isinstance(port, Topic) and _writes_itself(port, output_mode) else frame
 
 
 def _batch_function(

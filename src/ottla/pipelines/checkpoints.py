@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://?(?=[^/]|/)")
 _OBJECT_STORES = ("s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "oci", "cosn", "oss")
+_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoAwsCredentials", "Forbidden", "403")
 _NOTE, _FINISHED = "ottla.json", "ottla.finished.json"
 HOLDER, LETTER_FORMATS = "ottla.driver.json", "ottla.letters.json"
 _OWN_FILES = (_NOTE, _FINISHED, HOLDER, LETTER_FORMATS)
@@ -259,6 +260,13 @@ def _unreachable(location: str, problem: Exception) -> str:
         return (
             f"the checkpoints {location} need the jar of Hadoop's {scheme} file system: add it with "
             "--conf spark.jars.packages=GROUP:NAME:VERSION (s3a: org.apache.hadoop:hadoop-aws)"
+        )
+    if "UnknownStoreException" in reason or "NoSuchBucket" in reason:
+        return f"the bucket of the checkpoints {location} does not exist: create it, or correct --checkpoints"
+    if any(words in reason for words in _REFUSED):
+        return (
+            f"the store of the checkpoints {location} refuses the login: check its settings "
+            f"(s3a: --conf spark.hadoop.fs.s3a.access.key=... and spark.hadoop.fs.s3a.secret.key=...)"
         )
     return f"the checkpoints {location} cannot be reached: {reason}"
 

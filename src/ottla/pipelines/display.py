@@ -34,6 +34,7 @@ _COLUMNS = (
     _Column("ms", lambda query: f"{query['batch_ms']:,}"),
     _Column("state rows", lambda query: f"{query['state_rows']:,}", "state_rows"),
     _Column("MB", lambda query: f"{query['state_bytes'] / 1e6:,.1f}", "state_rows"),
+    _Column("parts", lambda query: str(query.get("state_partitions") or ""), "state_partitions"),
     _Column("restarts", lambda query: str(query["restarts"]), "restarts"),
 )
 
@@ -43,7 +44,7 @@ def status_table(status: dict[str, Any]) -> Table:
     queries = status.get("queries", [])
     table = Table(title=f"{status['name']}: {status['state']}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("query", no_wrap=True, min_width=12)
-    shown = [column for column in _COLUMNS if not column.only_if or any(query[column.only_if] for query in queries)]
+    shown = [column for column in _COLUMNS if not column.only_if or any(query.get(column.only_if) for query in queries)]
     for column in shown:
         table.add_column(column.title, justify="right", no_wrap=True)
     if any(query["error"] or (query["active"] and query["lag"]) for query in queries):

@@ -79,6 +79,8 @@ class Delta(Port):
     path: str
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
+    evolve: bool = False
+    """Output: a column that the table does not have is added to it; else such rows are refused. The same for other tables."""
 
     @property
     def node(self) -> str:
@@ -95,6 +97,7 @@ class Files(Port):
     path: str
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
+    evolve: bool = False
 
     @property
     def node(self) -> str:
@@ -113,6 +116,7 @@ class Iceberg(Port):
     same catalog, if its Iceberg jar merges upserts."""
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
+    evolve: bool = False
 
     @property
     def node(self) -> str:
@@ -159,6 +163,7 @@ class SqlTable(Port):
     split_by: str | None = None
     staging_schema: str | None = None
     """Output: PostgreSQL's schema for staging tables; that of the table if missing."""
+    evolve: bool = False
 
     @property
     def node(self) -> str:
@@ -229,24 +234,37 @@ def changes_of(source: Topic) -> TopicTable:
     return TopicTable(topic=source, changes=True)
 
 
-def delta(path: str, *, keys: Sequence[str] = (), partition_by: Sequence[str] = ()) -> Delta:
-    return Delta(path=path, keys=tuple(keys), partition_by=tuple(partition_by))
+def delta(path: str, *, keys: Sequence[str] = (), partition_by: Sequence[str] = (), evolve: bool = False) -> Delta:
+    return Delta(path=path, keys=tuple(keys), partition_by=tuple(partition_by), evolve=evolve)
 
 
-def parquet(path: str, *, partition_by: Sequence[str] = ()) -> Files:
-    return files(path, format="parquet", partition_by=partition_by)
+def parquet(path: str, *, partition_by: Sequence[str] = (), evolve: bool = False) -> Files:
+    return files(path, format="parquet", partition_by=partition_by, evolve=evolve)
 
 
-def files(path: str, *, format: str = "parquet", partition_by: Sequence[str] = ()) -> Files:  # noqa: A002 - Spark's word
+def files(
+    path: str,
+    *,
+    format: str = "parquet",  # noqa: A002 - Spark's word
+    partition_by: Sequence[str] = (),
+    evolve: bool = False,
+) -> Files:
     if format not in FILE_FORMATS:
         raise ValueError(f"files are one of {', '.join(FILE_FORMATS)}, not {format!r}")
-    return Files(path=path, format=format, partition_by=tuple(partition_by))
+    return Files(path=path, format=format, partition_by=tuple(partition_by), evolve=evolve)
 
 
 def iceberg(
-    table: str, *, catalog: Mapping[str, str], keys: Sequence[str] = (), partition_by: Sequence[str] = ()
+    table: str,
+    *,
+    catalog: Mapping[str, str],
+    keys: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    evolve: bool = False,
 ) -> Iceberg:
-    return Iceberg(table=table, catalog=dict(catalog), keys=tuple(keys), partition_by=tuple(partition_by))
+    return Iceberg(
+        table=table, catalog=dict(catalog), keys=tuple(keys), partition_by=tuple(partition_by), evolve=evolve
+    )
 
 
 def spark_table(format: str, options: Mapping[str, str] | None = None) -> SparkTable:  # noqa: A002 - Spark's word
@@ -261,15 +279,22 @@ def sql_table(
     refresh: str = "start",
     split_by: str | None = None,
     staging_schema: str | None = None,
+    evolve: bool = False,
 ) -> SqlTable:
     if refresh not in REFRESHES:
         raise ValueError(f"refresh is one of {', '.join(REFRESHES)}, not {refresh!r}")
     return SqlTable(
-        uri=uri, table=table, keys=tuple(keys), refresh=refresh, split_by=split_by, staging_schema=staging_schema
+        uri=uri,
+        table=table,
+        keys=tuple(keys),
+        refresh=refresh,
+        split_by=split_by,
+        staging_schema=staging_schema,
+        evolve=evolve,
     )
 
 
-def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None) -> View:
+def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = None, evolve: bool = False) -> View:
     if len(keys) < 1:
         raise ValueError("a view needs the columns of its key")
     return View(
@@ -280,5 +305,5 @@ def view(name: str, path: str, *, keys: Sequence[str], partitions: int | None = 
             compacted=True,
             partitions=partitions,
         ),
-        delta=delta(path, keys=keys),
+        delta=delta(path, keys=keys, evolve=evolve),
     )

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
-_OTHER_QUERY = ("sources in the checkpoint offsets", "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
-_OTHER_STATE = (
-    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
-    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
-    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+_OTHER_STATE = ("STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",)
+KEEP_OR_SWITCH = (
+    "run the step as it was, or create new outputs with `ottla pipeline backfill` and go over to them with `ottla pipeline "
+    "switch`"
 )
+_OPERATORS = {
+    "stateStoreSave": "an aggregate",
+    "sessionWindowStateStoreSaveExec": "a session window",
+    "dedupe": "dropDuplicates",
+    "dedupeWithinWatermark": "dropDuplicatesWithinWatermark",
+    "symmetricHashJoin": "a join of two streams",
+    "transformWithStateInPySparkExec": "a join with a table or a state of your own",
+    "globalLimit": "limit",
+}
+"""Spark's stateful operators as a user writes them."""
 
 
 def plain_reason(problem: BaseException) -> str:
@@ -27,15 +37,49 @@ def plain_reason(problem: BaseException) -> str:
     exception = _python_exception(text)
     if exception:
         return exception
-    if any(words in text for words in _OTHER_QUERY):
-        return (
-            "the step has other inputs, joins or aggregates than its checkpoint: run it as it was, or create new outputs "
-            "with `ottla pipeline backfill`"
-        )
+    column = re.search(
+        r"with name (`.+?`) cannot be resolved\.(?: Did you mean one of the following\? \[(.+?)\])?", text
+    )
+    if column:
+        like = f" ({column[2].replace('`', '')} are there)" if column[2] else ""
+        name = column[1].replace("`", "")
+        return f"there is no column {name}{like}: correct the step, or the schema of its input"
+    change = _changed_query(text)
+    if change:
+        return f"{change}: {KEEP_OR_SWITCH}"
     thrown = getattr(problem, "java_exception", None)  # py4j's own text begins with the call
     text = text if thrown is None else str(thrown)
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
+
+
+def _changed_query(text: str) -> str:
+    """How a query differs from its checkpoint, in Spark's errors of that kind; empty for other errors."""
+    if "sources in the checkpoint offsets" in text:
+        return "the step has other inputs than its checkpoint"
+    if "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA" in text:
+        before, _, after = text.partition("Stateful operators in current batch")
+        return f"the checkpoint has the state of {_operators(before)}, the step has {_operators(after)}"
+    schemas = re.search(r"Existing (key|value)_schema=(.+) and new \1_schema=(.+)\.", text)
+    if schemas:
+        kind = {"key": "keys", "value": "values"}[schemas[1]]
+        return f"the state of the checkpoint has the {kind} {_fields(schemas[2])}, the step has {_fields(schemas[3])}"
+    return ""
+
+
+def _operators(text: str) -> str:
+    names = re.findall(r"OperatorName: (\w+)", text)
+    return " and ".join(_OPERATORS.get(name, name) for name in names) or "nothing"
+
+
+def _fields(schema: str) -> str:
+    """`StructType(StructField(page,StringType,true))` as `page string`."""
+    fields = re.findall(r"StructField\((\w+),(\w+?)(?:Type)?[,(]", schema)
+    return ", ".join(f"{name} {kind.lower()}" for name, kind in fields) or schema
+
+
+def state_columns(keys: Sequence[str], values: Sequence[str]) -> str:
+    return f"the values {', '.join(values)} by {', '.join(keys)}"
 
 
 def _python_exception(text: str) -> str:

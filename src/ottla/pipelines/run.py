@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
@@ -33,6 +34,7 @@ from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.topics import create_outputs, existing_topics
 from ottla.pipelines.unfinished import UNFINISHED, unfinished_batch
 from ottla.tables.topics import TopicMetadata, settings_from
@@ -99,11 +101,19 @@ class PipelineRun:
         for step in self.steps:
             check_names(step)
         self.running: list[Running] = []
+        self.warnings: list[str] = []
+        """Sentences for the status."""
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
         self._checkpoint: Checkpoint | None = None
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
+
+    @property
+    def ui_address(self) -> str:
+        """Of Spark's own UI; empty where it is off or belongs to a Spark Connect server."""
+        context = None if is_remote() else self._spark.sparkContext
+        return str(context.uiWebUrl or "") if context is not None else ""
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""
@@ -120,7 +130,8 @@ class PipelineRun:
 
     def continuously(self, on_progress: Callable[[PipelineRun], None] | None = None, poll_s: float = 0.5) -> None:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
-        with self._locked():
+        with self._locked(), SchemaWatch([port for step in self.steps for port in input_topics(step)]) as schemas:
+            self.warnings = schemas.warnings
             self.running = [running for step in self.steps for running in self._prepare(step, once=False)]
             try:
                 for running in self.running:

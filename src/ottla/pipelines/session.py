@@ -39,7 +39,7 @@ _MISSING_FLAG = "--add-modules=jdk.incubator.vector"
 STATE_PARTITIONS = "spark.sql.shuffle.partitions"
 """Spark's name: shuffles and state have one number. Each state partition costs time in each micro-batch."""
 _CONFIG = {
-    "spark.ui.enabled": "false",
+    "spark.port.maxRetries": "64",  # the UI takes the first free port from 4040
     "spark.ui.showConsoleProgress": "false",
     STATE_PARTITIONS: "4",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -49,7 +49,13 @@ _CONFIG = {
     # A batch that runs again must have the same tasks, also with fewer executors: markers are stored by task.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.python.authenticate.socketTimeout": "60s",
-    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.metricsEnabled": "true",
+    # Of the UI: a query that runs for weeks keeps a bounded history, and passwords of Kafka clients are not shown.
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "200",
+    "spark.sql.ui.retainedExecutions": "200",
+    "spark.redaction.regex": "(?i)secret|password|token|credential|access[.]?key|jaas",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|credential|jaas",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -98,6 +104,7 @@ def spark(
                 "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
                 STATE_PARTITIONS: "2",
                 "spark.default.parallelism": "2",
+                "spark.ui.enabled": "false",
                 "spark.sql.codegen.wholeStage": "false",
             }
         builder = SparkSession.builder.appName(name).master(master or "local[*]")

@@ -30,6 +30,7 @@ def query_status(running: Running) -> dict[str, Any]:
         "batch_ms": (progress.get("durationMs") or {}).get("triggerExecution", 0),
         "state_rows": sum(int(state.get("numRowsTotal", 0)) for state in states),
         "state_bytes": sum(int(state.get("memoryUsedBytes", 0)) for state in states),
+        "state_partitions": max((int(state.get("numShufflePartitions", 0)) for state in states), default=0),
         "restarts": running.restarts,
         "error": running.last_error,
     }
@@ -49,6 +50,8 @@ def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, 
         "inputs": drawn["inputs"],
         "outputs": drawn["outputs"],
         "error": error or next((query["error"] for query in queries if query["error"]), ""),
+        "warnings": list(run.warnings),
+        "ui": run.ui_address,
         "queries": queries,
     }
 

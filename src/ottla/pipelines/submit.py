@@ -32,7 +32,12 @@ def parser() -> argparse.ArgumentParser:
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting; may be repeated"
     )
     made.add_argument(
-        "--property", action="append", default=[], metavar="NAME=VALUE", help="Kafka client property; may be repeated"
+        "-X",
+        "--property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Kafka client property; may be repeated",
     )
     made.add_argument("--py-files", default="", metavar="FILE,...", help="more .py or .zip files for the executors")
     made.add_argument("--archive", metavar="FILE", help="packed Python environment for the executors (.tar.gz)")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.options.client_options import property_option
 from ottla.cli.options.output_format import output_option
 
 if TYPE_CHECKING:
@@ -95,14 +96,7 @@ def _what(arguments: dict[str, Any]) -> str:
 def _where(command: Command) -> Command:
     for option in (
         click.option("--command-config", metavar="FILE", help="Properties file with Kafka client settings."),
-        click.option(
-            "-X",
-            "--property",
-            "properties",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Kafka client property; may be repeated.",
-        ),
+        property_option(),
         click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]"),
         click.option(
             "-b",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.options.client_options import property_option, servers_option
 from ottla.cli.options.settings_file import settings_option
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+CHECKPOINTS = click.option(
+    "--checkpoints", metavar="DIR", help="Directory or URI for offsets and state (default: in --state)."
+)
+SPARK_SETTINGS = click.option(
+    "--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark setting; may be repeated."
+)
 SUFFIX = click.option("--suffix", default="", help="Suffix of the outputs, as given to `backfill` (default: none).")
 STATE = click.option(
     "--state",
@@ -25,16 +32,14 @@ STATE = click.option(
 def run_options(command: Command) -> Command:
     for option in (
         settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
-        click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="Brokers, as HOST:PORT,..."),
+        servers_option(),
         click.option("--name", help="Use only the pipeline of this name, if FILE has several."),
         click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], "
         "spark://HOST:7077, ..."),
         click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
-        click.option("--checkpoints", metavar="DIR", help="Directory or URI for offsets and state (default: in --state)."),
-        click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Kafka "
-        "client property (security.protocol=SSL); may be repeated."),
-        click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE", help="Spark "
-        "setting; may be repeated."),
+        CHECKPOINTS,
+        property_option(),
+        SPARK_SETTINGS,
         click.option("--py-files", multiple=True, metavar="FILE", help="Further .py or .zip files; may be repeated."),
         click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),
         click.option("--max-offsets-per-trigger", metavar="N", type=click.IntRange(0), help="Most records in a "
@@ -67,13 +72,3 @@ def version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
     from ottla.pipelines.run import backfilled
 
     return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines
-
-
-def pairs(option: str, pair_texts: tuple[str, ...]) -> dict[str, str]:
-    named = {}
-    for pair_text in pair_texts:
-        name, separator, value = pair_text.partition("=")
-        if not separator:
-            raise click.UsageError(f"{option} {pair_text!r} is not NAME=VALUE")
-        named[name.strip()] = value.strip()
-    return named

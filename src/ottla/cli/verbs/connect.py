@@ -10,6 +10,7 @@ import threading
 
 import click
 
+from ottla.cli.options.client_options import pairs, property_option, servers_option
 from ottla.cli.options.settings_file import settings_option
 
 
@@ -25,21 +26,8 @@ def connect() -> None:
 
 @connect.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "-b",
-    "--bootstrap-servers",
-    envvar="OTTLA_BOOTSTRAP_SERVERS",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="Brokers, as HOST:PORT,...",
-)
-@click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Kafka client property, such as security.protocol=SSL; may be repeated.",
-)
+@servers_option()
+@property_option()
 @settings_option("bootstrap-servers: ..., property.sasl.password: ...")
 @click.option("--once", is_flag=True, help="Stop when no record is left to copy.")
 @click.option(
@@ -67,12 +55,7 @@ def run(
     from ottla.connect.clients import quiet
     from ottla.connect.config import connector_class, load_config
 
-    client = {"bootstrap.servers": bootstrap_servers}
-    for pair in properties:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--property {pair!r} is not NAME=VALUE")
-        client[name.strip()] = value.strip()
+    client = {"bootstrap.servers": bootstrap_servers, **pairs("--property", properties)}
     stopping = threading.Event()
     configs = [load_config(path) for path in files]
     for config in configs:

@@ -9,18 +9,12 @@ from typing import Any
 import click
 
 from ottla.cli.options.access_rules import access_rules_option, has_provider_login
+from ottla.cli.options.client_options import servers_option
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
 
 
 @click.command()
-@click.option(
-    "-b",
-    "--bootstrap-servers",
-    envvar="OTTLA_BOOTSTRAP_SERVERS",
-    default="localhost:9092",
-    show_default=True,
-    help="Brokers, as HOST:PORT,...",
-)
+@servers_option("localhost:9092")
 @click.option(
     "-l", "--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT that the console listens on."
 )

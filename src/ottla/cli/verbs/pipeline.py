@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.options.client_options import pairs
 from ottla.cli.options.combinations import refuse_together
 from ottla.cli.options.output_format import output_option
-from ottla.cli.options.pipeline_options import STATE, SUFFIX, pairs, pick, run_options, version
+from ottla.cli.options.pipeline_options import STATE, SUFFIX, pick, run_options, version
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_access, web_options
 from ottla.model.peer_text import visible
 
@@ -196,6 +197,10 @@ def status(name: str, output: str, state: str | None) -> None:
         from ottla.pipelines.display import status_table
 
         console().print(status_table(pipeline_status))
+    if pipeline_status.get("ui") and pipeline_status["state"] == "running":
+        click.echo(f"Spark's UI: {visible(str(pipeline_status['ui']))}")
+    for sentence in pipeline_status.get("warnings") or ():
+        click.echo(f"warning: {visible(str(sentence))}")
     if pipeline_status.get("error"):
         click.echo(f"last error: {visible(str(pipeline_status['error']), lines=True)}")  # an error may quote a record
 
@@ -343,7 +348,8 @@ def _words_again(context: click.Context) -> list[str]:
     return [*words, "--at-least-once"] if context.params["at_least_once"] else words
 
 
-from ottla.cli.verbs.pipeline_checks import reset, validate  # noqa: E402 - they are verbs of the group above
+from ottla.cli.verbs.pipeline_checks import repartition, reset, validate  # noqa: E402 - they are verbs of the group above
 
+pipeline.add_command(repartition)
 pipeline.add_command(reset)
 pipeline.add_command(validate)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli.options.client_options import property_option
+
 
 @click.group()
 def profile() -> None:
@@ -43,13 +45,7 @@ def list_() -> None:
 @click.argument("name")
 @click.option("-b", "--bootstrap-servers", "bootstrap", help="Brokers, as HOST:PORT,...")
 @click.option("--registry", help="URL of the schema registry.")
-@click.option(
-    "-X",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Kafka client property; an empty value removes the property.",
-)
+@property_option("Kafka client property; an empty value removes the property.")
 @click.option(
     "--name-rule/--no-name-rule", default=None, help="Refuse new topics whose names are not TYPE.DATASET.NAME.FORMAT."
 )

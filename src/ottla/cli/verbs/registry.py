@@ -8,19 +8,13 @@ from pathlib import Path
 import click
 
 from ottla.cli.options.access_rules import access_rules_option
+from ottla.cli.options.client_options import pairs, property_option, servers_option
 from ottla.cli.options.combinations import is_set, named, refuse_together
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
 
 
 @click.command()
-@click.option(
-    "-b",
-    "--bootstrap-servers",
-    envvar="OTTLA_BOOTSTRAP_SERVERS",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="Brokers, as HOST:PORT,...",
-)
+@servers_option()
 @click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
               help="Address to listen on.")  # fmt: skip
 @click.option("--advertised-url", help="URL for other instances (default: --listen).")
@@ -35,8 +29,10 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
     help="Replicas of a new topic.",
 )
 @click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="Largest schema.")
-@click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
-              help="librdkafka setting, visible in the process list.")  # fmt: skip
+@property_option("Kafka client property, visible in the process list; may be repeated.")
+@click.option(
+    "--client-property", "former_properties", multiple=True, hidden=True, help="The former name of --property."
+)
 @click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
               help="librdkafka settings, as NAME=VALUE lines.")  # fmt: skip
 @web_options
@@ -56,6 +52,7 @@ def registry(
     *,
     listen: str,
     properties: tuple[str, ...],
+    former_properties: tuple[str, ...],
     client_config: str | None,
     allow_open: bool,
     until_stdin_closes: bool,
@@ -83,11 +80,7 @@ def registry(
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
     refuse_open("the schema registry", host, options, allow_open=allow_open)
     client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
-    for pair in properties:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--client-property {name!r} is not NAME=VALUE")
-        client_properties[name.strip()] = value.strip()
+    client_properties |= pairs("--property", (*former_properties, *properties))
     settings = RegistrySettings(
         host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
     )  # fmt: skip

@@ -44,7 +44,7 @@ class DeltaSink:
                 return False
             there_schema = pa.schema(table.schema().to_arrow())
             rows = of_known_types(rows, there_schema)
-            check_kinds(self.uri, there_schema, rows.schema)
+            check_kinds(f"the Delta table {self.uri}", there_schema, rows.schema)
         else:
             rows = of_known_types(rows)
         properties = CommitProperties(
@@ -103,8 +103,8 @@ class DeltaSink:
         return
 
 
-def check_kinds(uri: str, there: pa.Schema, coming: pa.Schema) -> None:
-    """delta-rs casts what it can, a number into a list even; a column keeps its kind here."""
+def check_kinds(table: str, there: pa.Schema, coming: pa.Schema) -> None:
+    """delta-rs casts what it can, a number into a list even; a column of a Delta or Iceberg table keeps its kind here."""
     for field in coming:
         index = there.get_field_index(field.name)
         if index < 0:
@@ -112,7 +112,7 @@ def check_kinds(uri: str, there: pa.Schema, coming: pa.Schema) -> None:
         kind, mine = _kind(there.field(index).type), _kind(field.type)
         if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
             raise UserError(
-                f"the Delta table {uri} was not written: its column {field.name} is {there.field(index).type}, the rows "
+                f"{table} was not written: its column {field.name} is {there.field(index).type}, the rows "
                 f"have {field.type}; cast it, or write to a new table"
             )
 

@@ -16,13 +16,12 @@ from ottla.connect.config import need
 from ottla.connect.databases import (
     connect_sql,
     database_errors,
-    quoted,
     quoted_table,
     reason_of,
     transaction,
 )
 from ottla.connect.sinks.base import DELETED, Work
-from ottla.connect.sinks.sql_merge import Merge, staged_rows
+from ottla.connect.sinks.sql_merge import Merge, add_columns, staged_rows
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
 
@@ -116,10 +115,9 @@ class SqlSink:
         if not self._columns:
             cursor.execute(f"select * from {self._quoted} where 1 = 0")  # noqa: S608 - a quoted name
             self._columns = {column[0] for column in cursor.description}
-        for field in schema:
-            if field.name not in self._columns and not pa.types.is_null(field.type):
-                kind = self._dialect.sql_type(field.type)
-                cursor.execute(f"alter table {self._quoted} add column {quoted(field.name)} {kind}")
+        typed = [field for field in schema if not pa.types.is_null(field.type)]
+        added = [field for field in typed if field.name not in self._columns]
+        add_columns(cursor, self._dialect, self._quoted, added)
         self._columns |= {field.name for field in schema if not pa.types.is_null(field.type)}
 
     @contextmanager

@@ -108,6 +108,18 @@ def text_casts(cursor: Any, dialect: Dialect, table: str, schema: pa.Schema) -> 
     return casts
 
 
+def new_columns(cursor: Any, table: str, schema: pa.Schema) -> list[pa.Field]:
+    """The typed columns of `schema` that a table does not have; its name is quoted."""
+    cursor.execute(f"select * from {table} where 1 = 0")  # noqa: S608 - a quoted name
+    there = {column[0] for column in cursor.description}
+    return [field for field in schema if field.name not in there and not pa.types.is_null(field.type)]
+
+
+def add_columns(cursor: Any, dialect: Dialect, table: str, fields: Sequence[pa.Field]) -> None:
+    for column in fields:
+        cursor.execute(f"alter table {table} add column {quoted(column.name)} {dialect.sql_type(column.type)}")
+
+
 def staged_rows(rows: pa.Table, dialect: Dialect, keys: Sequence[str], first: int = 0) -> pa.Table:
     """The columns of a staging table; `first` is the position of the first row."""
     rows = database_rows(rows, dialect)

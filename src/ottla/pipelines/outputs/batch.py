@@ -16,6 +16,7 @@ from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name
+from ottla.pipelines.outputs.evolution import EVOLVE
 from ottla.pipelines.outputs.spark_merge import merge_in_spark, merge_target
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable
 
@@ -82,6 +83,11 @@ def write_format(
 
 def table_format(port: Port) -> tuple[str, dict[str, str]]:
     """The data source of a port, and its options."""
+    name, options = _table_format(port)
+    return name, options | ({EVOLVE: "true"} if getattr(port, EVOLVE, False) else {})
+
+
+def _table_format(port: Port) -> tuple[str, dict[str, str]]:
     if isinstance(port, Delta):
         return "ottla-delta", {"path": absolute(port.path), **_columns(keys=port.keys, partitionBy=port.partition_by)}
     if isinstance(port, Files):

@@ -19,6 +19,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.connect.locations import store_advice
 from ottla.connect.sinks.base import DELETED, of_known_types
 from ottla.model.user_error import UserError
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -325,6 +326,9 @@ def remove_files(store: Any, folder: str, *, keep: Sequence[str] = (), of_job: s
 
 
 def plain_line(problem: BaseException) -> str:
-    """The lines that say something as one, without the colours of delta-rs."""
+    """What to do about an error of an object store; else the lines that say something as one, without delta-rs' colours."""
+    advice = store_advice(problem)
+    if advice:
+        return advice
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(problem))
     return " ".join(line.strip(" ↳") for line in plain.splitlines()[:3] if line.strip())

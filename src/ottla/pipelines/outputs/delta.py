@@ -22,7 +22,7 @@ from ottla.connect.locations import Location, locate
 from ottla.connect.sinks.base import DELETED, Work, need_extra, of_known_types
 from ottla.connect.sinks.delta import DeltaSink, check_kinds
 from ottla.model.user_error import UserError
-from ottla.pipelines.options import whole
+from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
 from ottla.pipelines.outputs.data_files import (
     AttemptFiles,
@@ -38,6 +38,7 @@ from ottla.pipelines.outputs.data_files import (
     words,
 )
 from ottla.pipelines.outputs.delta_statistics import statistics
+from ottla.pipelines.outputs.evolution import EVOLVE, check_columns
 
 UPSERT_BYTES = 256 * 1024 * 1024
 COMMIT_TRIES = 10
@@ -56,6 +57,7 @@ def make(options: Mapping[str, str], *, overwrite: bool) -> DeltaOutput:
         partition_by=words(options.get("partitionby")),
         overwrite=overwrite,
         upsert_bytes=whole(options, "upsertmaxbytes") or UPSERT_BYTES,
+        evolve=boolean(options, EVOLVE, default=False),
     )
 
 
@@ -68,11 +70,12 @@ class DeltaOutput:
         partition_by: Sequence[str] = (),
         overwrite: bool = False,
         upsert_bytes: int = UPSERT_BYTES,
+        evolve: bool = False,
     ) -> None:
         need_extra("deltalake")
         self._location = location
         self._keys, self._partition_by, self._overwrite = list(keys), list(partition_by), overwrite
-        self._upsert_bytes = upsert_bytes
+        self._upsert_bytes, self._evolve = upsert_bytes, evolve
         self._rows_schema: pa.Schema = pa.schema([])
         self._schema: pa.Schema = pa.schema([])
         """Types that the table has, or will have, for the columns of the rows."""
@@ -100,7 +103,9 @@ class DeltaOutput:
     def _stored_schema(self, rows: pa.Schema, there: pa.Schema | None) -> pa.Schema:
         coming = of_known_types(rows.empty_table(), there).schema
         if there is not None and not self._overwrite:
-            check_kinds(self._location.text, there, coming)
+            check_kinds(f"the Delta table {self._location.text}", there, coming)
+            added = pa.schema([field for field in coming if field.name != DELETED])
+            check_columns(f"the Delta table {self._location.text}", there, added, evolve=self._evolve)
         fields = []
         for field in coming:
             index = there.get_field_index(field.name) if there is not None and not self._overwrite else -1
@@ -193,7 +198,7 @@ class DeltaOutput:
                 return True
             there = pa.schema(table.schema().to_arrow())
             if not self._overwrite:
-                check_kinds(self._location.text, there, self._schema)
+                check_kinds(f"the Delta table {self._location.text}", there, self._schema)
                 if not set(self._schema.names) <= set(there.names):  # columns only; rows come with the next commit
                     write_deltalake(table, self._schema.empty_table(), mode="append", schema_mode="merge")
                 schema = table.schema()

@@ -31,6 +31,7 @@ from ottla.connect.locations import Location, locate
 from ottla.connect.sinks.base import DELETED, Work, of_known_types
 from ottla.connect.sinks.parquet import hive_folder
 from ottla.model.user_error import UserError
+from ottla.pipelines.options import boolean
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
 from ottla.pipelines.outputs.data_files import (
     SUFFIXES,
@@ -44,6 +45,7 @@ from ottla.pipelines.outputs.data_files import (
     stored_rows,
     words,
 )
+from ottla.pipelines.outputs.evolution import EVOLVE, refused_columns
 from ottla.system.files import sync_folders, sync_path
 
 HIDDEN = "_ottla"
@@ -61,7 +63,11 @@ def make(options: Mapping[str, str], *, overwrite: bool) -> FilesOutput:
     if options.get("keys"):
         raise UserError("files have no keys: append rows, or write a Delta, Iceberg or SQL table")
     return FilesOutput(
-        locate(options["path"]), kind=kind, partition_by=words(options.get("partitionby")), overwrite=overwrite
+        locate(options["path"]),
+        kind=kind,
+        partition_by=words(options.get("partitionby")),
+        overwrite=overwrite,
+        evolve=boolean(options, EVOLVE, default=False),
     )
 
 
@@ -82,6 +88,8 @@ class FilesCommit:
     files: tuple[StagedFile, ...]
     removed: tuple[str, ...]
     note: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """The type of each column, as Arrow names it; commits of earlier versions have none."""
 
     def to_json(self) -> bytes:
         files = [{"name": entry.name, "path": entry.path, "rows": entry.rows} for entry in self.files]
@@ -91,6 +99,7 @@ class FilesCommit:
             "files": files,
             "removed": self.removed,
             "note": self.note,
+            "columns": self.columns,
         }
         return json.dumps(content).encode()
 
@@ -106,20 +115,29 @@ class FilesCommit:
             files=tuple(StagedFile(**entry) for entry in content["files"]),
             removed=tuple(content["removed"]),
             note=content["note"],
+            columns=content.get("columns", {}),
         )
 
 
 class FilesOutput:
     def __init__(
-        self, location: Location, *, kind: str = "parquet", partition_by: Sequence[str] = (), overwrite: bool = False
+        self,
+        location: Location,
+        *,
+        kind: str = "parquet",
+        partition_by: Sequence[str] = (),
+        overwrite: bool = False,
+        evolve: bool = False,
     ) -> None:
-        self._location = location
+        self._location, self._evolve = location, evolve
         self._kind, self._partition_by, self._overwrite = kind, list(partition_by), overwrite
         self._schema: pa.Schema = pa.schema([])
 
     def prepare(self, schema: pa.Schema) -> None:
         self.check(schema)
         self._location.make_folder()
+        if not self._overwrite:
+            self._check_columns()
 
     def check(self, schema: pa.Schema) -> None:
         """UserError for columns that these files cannot hold."""
@@ -133,6 +151,26 @@ class FilesOutput:
             raise UserError(
                 f"CSV has no place for the column {nested[0].name} of type {nested[0].type}: cast it, or leave it"
             )
+
+    def _check_columns(self) -> None:
+        """Against those of the last commit of each application that writes here."""
+        store, root = self._location.file_system()
+        there: dict[str, str] = {}
+        try:
+            for commit in _commits(store, root).values():
+                there |= commit.columns
+        except OSError as problem:
+            raise UserError(f"{self._location.text} cannot be read: {plain_line(problem)}") from problem
+        added = [name for name in self._schema.names if name not in there]
+        if there and added and not self._evolve:
+            raise UserError(refused_columns(f"the table of files {self._location.text}", added))
+        for column in self._schema:
+            before = there.get(column.name, str(column.type))
+            if before != str(column.type):
+                raise UserError(
+                    f"the column {column.name} of the files in {self._location.text} is {before} and the rows have "
+                    f"{column.type}: cast the column in the step, or write to a new folder"
+                )
 
     def reached(self, application: str) -> int | None:
         commit = self._last_commit(application)
@@ -169,7 +207,10 @@ class FilesOutput:
                 return False
             files = tuple(file for entry in staged if isinstance(entry, StagedFiles) for file in entry.files)
             removed = self._replaced(work, is_first=last is None)
-            commit = FilesCommit(version=work.version, files=files, removed=removed, note=work.note)
+            columns = {column.name: str(column.type) for column in self._schema}
+            if last is not None and not self._overwrite:
+                columns = {**last.columns, **columns}
+            commit = FilesCommit(version=work.version, files=files, removed=removed, note=work.note, columns=columns)
             store, root = self._location.file_system()
             names = _staged_names(store, _staged_folder(root, work.application))
             if any(file.name not in names for file in files):

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from ottla.connect.locations import locate
 from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.delta import check_kinds
 from ottla.connect.sinks.iceberg import COMMIT_TRIES, pause, without_own_retry
 from ottla.model.user_error import UserError
-from ottla.pipelines.options import whole
+from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
 from ottla.pipelines.outputs.data_files import (
     StagedFiles,
@@ -33,6 +34,7 @@ from ottla.pipelines.outputs.data_files import (
     stored_rows,
     words,
 )
+from ottla.pipelines.outputs.evolution import EVOLVE, check_columns
 from ottla.pipelines.ports import SPARK_CATALOG
 
 UPSERT_BYTES = 256 * 1024 * 1024
@@ -56,6 +58,7 @@ def make(options: Mapping[str, str], *, overwrite: bool) -> IcebergOutput:
         partition_by=words(options.get("partitionby")),
         overwrite=overwrite,
         upsert_bytes=whole(options, "upsertmaxbytes") or UPSERT_BYTES,
+        evolve=boolean(options, EVOLVE, default=False),
     )
 
 
@@ -77,11 +80,12 @@ class IcebergOutput:
         partition_by: Sequence[str] = (),
         overwrite: bool = False,
         upsert_bytes: int = UPSERT_BYTES,
+        evolve: bool = False,
     ) -> None:
         need_extra("pyiceberg")
         self._name, self._catalog_properties = table, dict(catalog)
         self._keys, self._partition_by, self._overwrite = list(keys), list(partition_by), overwrite
-        self._upsert_bytes = upsert_bytes
+        self._upsert_bytes, self._evolve = upsert_bytes, evolve
         self._rows_schema: pa.Schema = pa.schema([])
         self._schema: pa.Schema = pa.schema([])
         self._metadata: Any = None
@@ -103,9 +107,18 @@ class IcebergOutput:
             catalog = self._catalog()
             catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             table = self._load(catalog) or self._create(catalog)
-            with table.update_schema() as columns:  # new ones are added, a number may become a wider one
-                columns.union_by_name(self._schema)
+            self._fit(table)
             self._metadata, self._io = table.metadata, table.io
+
+    def _fit(self, table: Any) -> None:
+        """With `evolve` new columns are added, and a number may become a wider one. In complete mode, too."""
+        if self._evolve or self._overwrite:
+            with table.update_schema() as columns:
+                columns.union_by_name(self._schema)
+            return
+        there, name = table.schema().as_arrow(), f"the Iceberg table {self._name}"
+        check_kinds(name, there, self._schema)
+        check_columns(name, there, self._schema, evolve=False, integers_by_value=False)
 
     def _create(self, catalog: Any) -> Any:
         table = catalog.create_table_if_not_exists(self._name, self._schema)

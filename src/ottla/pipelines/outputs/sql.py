@@ -34,11 +34,12 @@ from ottla.connect.databases import (
 )
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.sql import connection_url
-from ottla.connect.sinks.sql_merge import Merge, staged_rows, text_casts
+from ottla.connect.sinks.sql_merge import Merge, add_columns, new_columns, staged_rows, text_casts
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
-from ottla.pipelines.options import whole
+from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
+from ottla.pipelines.outputs.evolution import EVOLVE, refused_columns
 from ottla.pipelines.sql_reader import RANGES, SqlInput
 
 MOST_DROPPED = 500
@@ -62,6 +63,7 @@ class SqlOutput:
     """The schema of staging tables; that of the table if missing."""
     schema: pa.Schema | None = None
     casts: dict[str, str] = field(default_factory=dict)
+    evolve: bool = False
 
     def prepare(self, schema: pa.Schema) -> None:
         """Merges no rows into the table and rolls back, so that the database checks names, types, keys and rights.
@@ -80,7 +82,7 @@ class SqlOutput:
             with transaction(connection, dialect, kept=False) as cursor:
                 word = uuid.uuid4().hex
                 take_version(cursor, dialect, Work(application=word, version=0))
-                self._merge.create(cursor, dialect)
+                self._fit(cursor, dialect)
                 self.casts = text_casts(cursor, dialect, quoted_table(self.table), schema)
                 if dialect.staging_tables:
                     name = _staging_name(self._prefix(word), 0, word, word)
@@ -139,7 +141,7 @@ class SqlOutput:
             with transaction(connection, dialect) as cursor:
                 if not self._take(cursor, dialect, work):
                     return False
-                self._merge.create(cursor, dialect)
+                self._fit(cursor, dialect)
                 if self.overwrite:
                     cursor.execute(f"delete from {quoted_table(self.table)}")  # noqa: S608 - a quoted name
                 for rows in sources:
@@ -183,6 +185,15 @@ class SqlOutput:
         if self.schema is None:
             raise RuntimeError("an output stages and commits after prepare")
         return Merge(table=quoted_table(self.table), schema=self.schema, keys=self.keys, casts=self.casts)
+
+    def _fit(self, cursor: Any, dialect: Dialect) -> None:
+        """Makes a missing table. A missing column is added with `evolve`, in the transaction of the rows."""
+        self._merge.create(cursor, dialect)
+        table = quoted_table(self.table)
+        fields = new_columns(cursor, table, pa.schema(self._merge.columns))
+        if fields and not self.evolve:
+            raise UserError(refused_columns(f"the table {self.table}", [field.name for field in fields]))
+        add_columns(cursor, dialect, table, fields)
 
     def _merge_source(self, cursor: Any, dialect: Dialect, rows: SqlStaged) -> None:
         if dialect.staging_tables:
@@ -293,10 +304,17 @@ class _Rows:
 
 
 def make(options: Mapping[str, str], *, overwrite: bool) -> SqlOutput:
-    """The options of Spark's JDBC source (url, dbtable, user, password), keys (`a,b` or a JSON list) and stagingSchema."""
+    """The options of Spark's JDBC source (url, dbtable, user, password), keys (`a,b` or a JSON list), stagingSchema and evolve."""
     uri, table = _address(options)
     keys = tuple(_names(options.get("keys", "")))
-    return SqlOutput(uri=uri, table=table, keys=keys, overwrite=overwrite, staging_schema=options.get("stagingschema"))
+    return SqlOutput(
+        uri=uri,
+        table=table,
+        keys=keys,
+        overwrite=overwrite,
+        staging_schema=options.get("stagingschema"),
+        evolve=boolean(options, EVOLVE, default=False),
+    )
 
 
 def make_input(options: Mapping[str, str]) -> SqlInput:

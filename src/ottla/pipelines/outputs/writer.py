@@ -30,7 +30,7 @@ class TableWriter(DataSourceArrowWriter):
         self._output = output
         self._job = uuid.uuid4().hex[:8]
         self._is_named = work is not None
-        self._work = work or Work(application=f"job-{uuid.uuid4().hex}", version=0)
+        self._work = Work(application=f"job-{uuid.uuid4().hex}", version=0) if work is None else work
         output.prepare(schema)
         last = output.reached(self._work.application)
         # A task that merges compares its rows with those of the commit that is there.
