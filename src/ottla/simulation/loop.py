@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ottla.simulation.streams import StreamNetwork
     from ottla.simulation.world import Event, World
 
-_CLOSE_ATTEMPTS = 5
+_CLOSE_ATTEMPTS = 100
+"""A coroutine whose cleanup waits for something has to be closed once for each wait."""
 
 
 class LoopHost(Protocol):
