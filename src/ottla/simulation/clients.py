@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.runtime.node_client import NodeClient
 from ottla.simulation.loop import SimulatedLoop
+from ottla.simulation.world import EPOCH_MS
 
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
@@ -42,6 +43,9 @@ class Clients:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.loop.call_soon(lambda: self.loop.create_task(work))
+
+    def time_ms(self) -> int:
+        return EPOCH_MS + int(self.world.now_ms)
 
     @property
     def image(self) -> MetadataImage | None:

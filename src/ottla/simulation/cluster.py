@@ -22,6 +22,8 @@ from ottla.simulation.clients import Clients
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.faults import Faults
 from ottla.simulation.invariants import Invariants, Violation
+from ottla.simulation.ledger import Ledger
+from ottla.simulation.loads import LOG_FOLDERS, Loads
 from ottla.simulation.machine import SHORT_LIFE
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
@@ -68,6 +70,8 @@ class Outcome:
     """Partitions whose acknowledgements became void by an unclean election."""
     violation: str | None = None
     trace: list[str] = field(default_factory=list)
+    work: dict[str, int] = field(default_factory=dict)
+    """How often each kind of client work came to its end."""
 
 
 class SimulatedCluster:
@@ -92,9 +96,14 @@ class SimulatedCluster:
             if shape.partitions
             else Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
         )
+        self._broken: list[Violation] = []
+        """Promises that a client has seen broken."""
         self.invariants = Invariants(self.nodes)
-        self.records = Records(self.clients)
-        self.replicas = ReplicaInvariants(self.whole)
+        self.ledger = Ledger()
+        self.replicas = ReplicaInvariants(self.whole, self.ledger)
+        self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
+        self.loads = Loads(self.clients, self.records, self.ledger)
+        self.loads.on_violation = self._broken.append
         self.records.on_acked = self.replicas.on_acked
         self.records.on_read = self.replicas.on_read
 
@@ -134,7 +143,7 @@ class SimulatedCluster:
             "listeners": f"{name}://{_host(node_id)}:{port}",
             "controller.listener.names": "CONTROLLER",
             "metadata.log.dir": METADATA_FOLDER,
-            "log.dirs": METADATA_FOLDER if config.controller else "/logs",
+            "log.dirs": METADATA_FOLDER if config.controller else ",".join(LOG_FOLDERS),
             "internal.metadata.log.segment.bytes": str(shape.segment_bytes),
             "metadata.log.max.record.bytes.between.snapshots": str(shape.snapshot_bytes),
             "metadata.max.retention.bytes": str(shape.snapshot_bytes * 2),
@@ -160,11 +169,14 @@ class SimulatedCluster:
         self.workload.start()
         if self.shape.partitions:
             self.records.start()
+            self.loads.start()
 
     def run(self, duration_ms: float) -> None:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
 
     def check(self) -> None:
+        if self._broken:
+            raise self._broken[0]
         touched = []
         for node in self.nodes:
             if node.touched:
@@ -218,8 +230,13 @@ class SimulatedCluster:
                 if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
                     raise Violation(f"{where} does not recover: {registration}")
                 for node in self.whole:
-                    if node.replicas is not None and (topic.id, index) in self.replicas.truths:
-                        self.replicas.whole((topic.id, index), node.replicas.by_id[topic.id][index])
+                    key = (topic.id, index)
+                    if (
+                        node.replicas is not None
+                        and node.node_id in registration.replicas
+                        and key in self.replicas.truths
+                    ):
+                        self.replicas.whole(key, node.replicas.by_id[topic.id][index])
         for promise in self.records.acked:
             self.replicas.kept(promise)
 
@@ -258,7 +275,9 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
         faults.start()
         cluster.run(faults_ms)
         faults.heal()
-        cluster.run(HEALED_MS)
+        cluster.run(HEALED_MS / 2)
+        cluster.loads.stopped = True
+        cluster.run(HEALED_MS / 2)
         cluster.judge()
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -272,6 +291,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     outcome.acked = len(cluster.records.acked)
     outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
+    outcome.work = cluster.loads.done
     return outcome
 
 

@@ -19,10 +19,13 @@ from ottla.simulation.world import EPOCH_MS
 if TYPE_CHECKING:
     from ottla.model.ids import NodeId
     from ottla.simulation.clients import Clients
+    from ottla.simulation.ledger import Ledger
 
 ACKS_ALL = -1
 PRODUCE_TIMEOUT_MS = 4_000
 WRONG_BROKER = 0.1
+PLAIN = "tr"
+"""The first letters of topics for plain records: ordinary topics, and topics with a retention of few bytes."""
 
 
 class Promise(NamedTuple):
@@ -42,9 +45,17 @@ class Read(NamedTuple):
     crc: int
 
 
+def produce_request(key: Key, batch: bytes, acks: int) -> ProduceRequest:
+    data = TopicProduceData(topic_id=key[0], partition_data=[PartitionProduceData(key[1], batch)])
+    return ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
+
+
 class Records:
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, ledger: Ledger, committed_end: Callable[[Key], int]) -> None:
+        """`committed_end`: the offset after the last record that any leader has reported as committed."""
         self._clients = clients
+        self._ledger = ledger
+        self.committed_end = committed_end
         self._world = clients.world
         self._number = 0
         self._positions: dict[tuple[NodeId, Key], int] = {}
@@ -62,12 +73,13 @@ class Records:
     def _keys(self) -> list[Key]:
         image = self._clients.image
         topics = image.topics_by_id.values() if image is not None else ()
-        return [(topic.id, index) for topic in topics for index in topic.partitions]
+        return [(topic.id, index) for topic in topics if topic.name[0] in PLAIN for index in topic.partitions]
 
-    def _leader(self, key: Key) -> NodeId | None:
+    def leader(self, key: Key) -> NodeId | None:
         image = self._clients.image
         topic = image.topics_by_id.get(key[0]) if image is not None else None
-        leader = topic.partitions[key[1]].leader if topic is not None else -1
+        registration = topic.partitions.get(key[1]) if topic is not None else None
+        leader = registration.leader if registration is not None else -1
         return leader if leader >= 0 else None
 
     # ------------------------------------------------------------------------------------------------------- producing
@@ -77,7 +89,7 @@ class Records:
         keys = self._keys()
         if keys:
             key = dice.choice(keys)
-            leader = self._leader(key)
+            leader = self.leader(key)
             if leader is None or dice.random() < WRONG_BROKER:
                 leader = dice.choice(self._clients.brokers())
             self.send(leader, key, acks=1 if dice.random() < 0.1 else ACKS_ALL)
@@ -93,16 +105,24 @@ class Records:
         batch = build_batch([SimpleRecord(now_ms, None, v) for v in values[: dice.choice([1, 1, 3])]])
         self._clients.spawn(self._send(broker, key, acks, bytes(batch)))
 
+    async def deliver(self, key: Key, batch: bytes) -> None:
+        """To the leader, once."""
+        leader = self.leader(key)
+        if leader is not None:
+            await self._send(leader, key, ACKS_ALL, batch)
+
     async def _send(self, broker: NodeId, key: Key, acks: int, batch: bytes) -> None:
-        data = TopicProduceData(topic_id=key[0], partition_data=[PartitionProduceData(key[1], batch)])
-        request = ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
+        crc = parse_header(batch, 0).crc
+        self._ledger.sent[crc] = key
         with contextlib.suppress(NodeUnavailable):
-            response = await self._clients.ask(broker, request)
+            response = await self._clients.ask(broker, produce_request(key, batch, acks))
             result = response.responses[0].partition_responses[0]
             if acks == ACKS_ALL and not result.error_code:
-                promise = Promise(key, result.base_offset, parse_header(batch, 0).crc)
-                self.acked.append(promise)
-                self.on_acked(promise)
+                self.acknowledged(Promise(key, result.base_offset, crc))
+
+    def acknowledged(self, promise: Promise) -> None:
+        self.acked.append(promise)
+        self.on_acked(promise)
 
     # ------------------------------------------------------------------------------------------------------- consuming
 

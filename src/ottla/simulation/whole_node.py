@@ -7,6 +7,7 @@ synced.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -58,6 +59,11 @@ class WholeNode(SimulatedNode):
         quorum = self.process.quorum if self.process is not None else None
         return None if quorum is None else quorum.publisher
 
+    @property
+    def has_failed_directory(self) -> bool:
+        broker = self.process.broker if self.process is not None else None
+        return broker is not None and len(broker.logs.online_directories()) < len(broker.logs.directories)
+
     def start(self) -> None:
         self.life += 1
         self.touched = True
@@ -72,15 +78,29 @@ class WholeNode(SimulatedNode):
             try:
                 self._format(dice)
                 process = self.process = Node(self.spec.rules, machine)
-                await process.start()
-                self.failure = await process.failed()
-                await process.stop()
+                await self._serve(process)
             except (StartupError, FormatError, MetaPropertiesError, OSError) as error:
                 self.failure = str(error)
             if self.life == life:
                 self._end()
 
         loop.call_soon(lambda: loop.create_task(live()))
+
+    async def _serve(self, process: Node) -> None:
+        """As `ottla.server.run` does it. There a node whose metadata log fails during its start waits for ever; here its
+        supervisor ends it.
+        """
+        starting = asyncio.ensure_future(process.start())
+        await asyncio.sleep(0)
+        failed = asyncio.ensure_future(process.failed())
+        await asyncio.wait({starting, failed}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+        else:
+            starting.cancel()
+            await asyncio.wait({starting})
+        self.failure = await failed
+        await process.stop()
 
     def _end(self) -> None:
         self.world.note(lambda: f"{self.node_id} ends: {self.failure}")

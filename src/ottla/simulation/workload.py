@@ -16,7 +16,7 @@ from ottla.model.ids import NodeId, Uuid, new_uuid
 from ottla.protocol.generated import broker_registration_request as registration
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest
 from ottla.protocol.primitives import Message
 from ottla.runtime.node_client import NodeUnavailable
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
     from ottla.simulation.node import Answered, SimulatedNode
 
-_SMALL_SEGMENTS = (CreatableTopicConfig("internal.segment.bytes", "4000"),)
+TOPICS = ("t1", "c1", "g1", "r1", "t2")
+"""Ordinary topics, a compacted topic, a topic with little retention, and the topic of the group that commits offsets."""
+GROUP_TOPIC = "g1"
 
 
 class SimulatedBroker:
@@ -171,14 +173,40 @@ class WireWorkload(Workload):
         dice = self.world.random
         if self.created and dice.random() < 0.5:
             self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
-        elif self.created and dice.random() < 0.25:
-            self._delete(dice.choice(sorted(self.created)))
+        elif len(self.created) == len(TOPICS) or (self.created and dice.random() < 0.25):
+            self._delete(dice.choice(sorted(self.created - {GROUP_TOPIC})))
         else:
-            configs = [CreatableTopicConfig("min.insync.replicas", "2"), *_SMALL_SEGMENTS]
-            self._create(CreatableTopic(self._new_name(), dice.randint(1, 2), 3, configs=configs))
-        self.world.call_later(dice.uniform(1_000, 4_000) if self.created else dice.uniform(20, 200), self._admin)
+            name = next(name for name in TOPICS if name not in self.created)
+            self._create(_topic(name, dice.randint(1, 2)))
+        self.world.call_later(dice.uniform(500, 3_000) if self.created else dice.uniform(20, 200), self._admin)
 
-    def _on_deleted(self, name: str, response: Any) -> None:
-        """A request may be decided twice: then the topic is unknown the second time."""
-        if response.responses[0].error_code == ErrorCode.NONE:
-            self.maybe.discard(name)
+    def _delete(self, name: str) -> None:
+        """By id: a request that is decided late cannot delete a new topic of the same name."""
+        image = self._clients.image
+        topic = image.topics_by_name.get(name) if image is not None else None
+        if topic is not None:
+            self.created.discard(name)
+            self.ask(DeleteTopicsRequest([DeleteTopicState(None, topic.id)]), 6, lambda _response: None)
+
+    def _on_created(self, name: str, response: Any) -> None:
+        """A request may be decided twice: then the topic exists the second time."""
+        if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            image = self._clients.image
+            if image is not None and name in image.topics_by_name:
+                self.created.add(name)
+
+
+def _topic(name: str, partitions: int) -> CreatableTopic:
+    configs = {"min.insync.replicas": "2", "internal.segment.bytes": "4000"}
+    if name.startswith("c"):
+        configs |= {
+            "cleanup.policy": "compact",
+            "internal.segment.bytes": "1500",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "1500",
+        }
+    elif name.startswith("r"):
+        configs["retention.bytes"] = "12000"
+    return CreatableTopic(
+        name, partitions, 3, configs=[CreatableTopicConfig(key, value) for key, value in configs.items()]
+    )
