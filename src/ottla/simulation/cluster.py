@@ -28,8 +28,9 @@ from ottla.simulation.machine import SHORT_LIFE
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
 from ottla.simulation.records import Records
-from ottla.simulation.replica_invariants import ReplicaInvariants
+from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
 from ottla.simulation.streams import StreamNetwork
+from ottla.simulation.transactions import Transactions
 from ottla.simulation.whole_node import METADATA_FOLDER, WholeNode
 from ottla.simulation.workload import WireWorkload, Workload
 from ottla.simulation.world import World
@@ -104,6 +105,8 @@ class SimulatedCluster:
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
         self.loads.on_violation = self._broken.append
+        self.transactions = Transactions(self.clients, self.records)
+        self.transactions.on_violation = self._broken.append
         self.records.on_acked = self.replicas.on_acked
         self.records.on_read = self.replicas.on_read
 
@@ -170,6 +173,7 @@ class SimulatedCluster:
         if self.shape.partitions:
             self.records.start()
             self.loads.start()
+            self.transactions.start()
 
     def run(self, duration_ms: float) -> None:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
@@ -199,6 +203,11 @@ class SimulatedCluster:
         for node in self.whole:
             node.close()
         self.clients.loop.close()
+
+    def rest(self) -> None:
+        """The clients end their work; the readers of transactions read what there is."""
+        self.loads.stopped = True
+        self.transactions.writing = False
 
     # ----------------------------------------------------------------------------------------------------------- judging
 
@@ -238,7 +247,19 @@ class SimulatedCluster:
                     ):
                         self.replicas.whole(key, node.replicas.by_id[topic.id][index])
         for promise in self.records.acked:
-            self.replicas.kept(promise)
+            if promise.key[0] in image.topics_by_id:
+                self.replicas.kept(promise)
+        if self.transactions.seen:
+            self._judge_transactions()
+
+    def _judge_transactions(self) -> None:
+        ends = {}
+        for key in self.transactions.keys():
+            if self.replicas.truths.get(key, Truth()).unclean:
+                return
+            replicas = (n.replicas.by_id.get(key[0], {}).get(key[1]) for n in self.whole if n.replicas is not None)
+            ends[key] = max((r.log.last_stable_offset for r in replicas if r is not None and r.is_leader), default=0)
+        self.transactions.judge(ends)
 
 
 def shape_of(world: World) -> ClusterShape:
@@ -276,7 +297,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
         cluster.run(faults_ms)
         faults.heal()
         cluster.run(HEALED_MS / 2)
-        cluster.loads.stopped = True
+        cluster.rest()
         cluster.run(HEALED_MS / 2)
         cluster.judge()
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed
@@ -291,7 +312,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     outcome.acked = len(cluster.records.acked)
     outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
-    outcome.work = cluster.loads.done
+    outcome.work = {**cluster.loads.done, "transactions": len(cluster.transactions.committed)}
     return outcome
 
 

@@ -81,8 +81,8 @@ class Faults:
             node.disk.full = node.disk.failing = False
             node.flush_ms = (0.1, 4.0)
             node.paused_until = min(node.paused_until, self._world.now_ms + 100)
-            if isinstance(node, WholeNode) and node.has_failed_directory:
-                node.kill(power=False)  # somebody replaces the disk
+            if isinstance(node, WholeNode) and node.up and (node.has_failed_directory or node.failure is not None):
+                node.kill(power=False)  # somebody replaces the disk; a controlled shutdown may take a minute
             if not node.up:
                 self._start(node)
         for broker in self._workload.brokers:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
     from ottla.simulation.node import Answered, SimulatedNode
 
-TOPICS = ("t1", "c1", "g1", "r1", "t2")
-"""Ordinary topics, a compacted topic, a topic with little retention, and the topic of the group that commits offsets."""
-GROUP_TOPIC = "g1"
+TOPICS = ("t1", "x1", "c1", "g1", "r1", "t2")
+"""Ordinary topics, a compacted topic, a topic with little retention, the topic of transactions, and the
+topic of the group that commits offsets."""
+KEPT = {"g1", "x1"}
+"""Never deleted: their promises hold over the whole life of the cluster."""
 
 
 class SimulatedBroker:
@@ -173,8 +175,8 @@ class WireWorkload(Workload):
         dice = self.world.random
         if self.created and dice.random() < 0.5:
             self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
-        elif len(self.created) == len(TOPICS) or (self.created and dice.random() < 0.25):
-            self._delete(dice.choice(sorted(self.created - {GROUP_TOPIC})))
+        elif self.created - KEPT and (len(self.created) == len(TOPICS) or dice.random() < 0.25):
+            self._delete(dice.choice(sorted(self.created - KEPT)))
         else:
             name = next(name for name in TOPICS if name not in self.created)
             self._create(_topic(name, dice.randint(1, 2)))
