@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import time
+import zlib
 from collections.abc import Iterator
 
 import pytest
 
 from ottla.env import logging
 from ottla.simulation.__main__ import main
-from ottla.simulation.cluster import run_seed
+from ottla.simulation.cluster import Outcome, run_seed
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
-CORE_SECONDS = 20.0
+CORE_SECONDS = 15.0
 MOST_SEEDS = 60
 SEEDS_FOR_A_BUG = 40
 BY_SCHEDULE = {"votes_twice", "keeps_its_epoch_when_it_votes"}
@@ -58,6 +62,31 @@ def test_a_seed_repeats_itself() -> None:
     assert first.trace
     assert first.trace == second.trace
     assert (first.events, first.committed) == (second.events, second.committed)
+
+
+@pytest.mark.timeout(300)
+def test_a_seed_of_whole_nodes_repeats_itself_in_every_process() -> None:
+    """Neither the process nor its hashes of strings decide anything."""
+    first, second = _digest(run_seed(20, trace=True)), _digest(run_seed(20, trace=True))
+    assert first == second
+    assert first == _digest_elsewhere(20, hash_seed="1") == _digest_elsewhere(20, hash_seed="2")
+
+
+def _digest(outcome: Outcome) -> int:
+    assert len(outcome.trace) > 1_000
+    return zlib.crc32("\n".join(outcome.trace).encode())
+
+
+def _digest_elsewhere(seed: int, *, hash_seed: str) -> int:
+    """Of the same seed in a process of its own."""
+    code = (
+        "import io, zlib; from ottla.env import logging; from ottla.simulation.cluster import run_seed;"
+        "logging.configure(io.StringIO(), level='error');"
+        f"print(zlib.crc32('\\n'.join(run_seed({seed}, trace=True).trace).encode()))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return int(done.stdout)
 
 
 @pytest.mark.timeout(300)

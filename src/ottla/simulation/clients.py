@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.runtime.node_client import NodeClient
+from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from ottla.simulation.loop import SimulatedLoop
 from ottla.simulation.world import EPOCH_MS
 
@@ -39,10 +39,20 @@ class Clients:
         self.world = world
         self.nodes = nodes
         self.loop = SimulatedLoop(world, ClientHost(), wires)  # type: ignore[abstract]  # the product uses no other method
+        self.failures: list[Exception] = []
+        """Promises that a client has seen broken, and answers that no client understands."""
         self._idle: dict[NodeId, list[NodeClient]] = {}
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.loop.call_soon(lambda: self.loop.create_task(work))
+        self.loop.call_soon(lambda: self.loop.create_task(self._guarded(work)))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except NodeUnavailable:
+            return
+        except Exception as error:  # noqa: BLE001 - a broken promise, or a bug of the client
+            self.failures.append(error)
 
     def time_ms(self) -> int:
         return EPOCH_MS + int(self.world.now_ms)

@@ -97,16 +97,12 @@ class SimulatedCluster:
             if shape.partitions
             else Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
         )
-        self._broken: list[Violation] = []
-        """Promises that a client has seen broken."""
         self.invariants = Invariants(self.nodes)
         self.ledger = Ledger()
         self.replicas = ReplicaInvariants(self.whole, self.ledger)
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
-        self.loads.on_violation = self._broken.append
         self.transactions = Transactions(self.clients, self.records)
-        self.transactions.on_violation = self._broken.append
         self.records.on_acked = self.replicas.on_acked
         self.records.on_read = self.replicas.on_read
 
@@ -179,8 +175,8 @@ class SimulatedCluster:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
 
     def check(self) -> None:
-        if self._broken:
-            raise self._broken[0]
+        if self.clients.failures:
+            raise self.clients.failures[0]
         touched = []
         for node in self.nodes:
             if node.touched:
@@ -196,6 +192,7 @@ class SimulatedCluster:
         """A node has lost its unsynced writes, or its whole disk."""
         if whole_disk:
             self.invariants.wiped(node_id)
+            self.ledger.on_wiped(node_id)
         self.replicas.lost_power(node_id)
 
     def close(self) -> None:
@@ -245,7 +242,7 @@ class SimulatedCluster:
                         and node.node_id in registration.replicas
                         and key in self.replicas.truths
                     ):
-                        self.replicas.whole(key, node.replicas.by_id[topic.id][index])
+                        self.replicas.whole(node.node_id, key, node.replicas.by_id[topic.id][index])
         for promise in self.records.acked:
             if promise.key[0] in image.topics_by_id:
                 self.replicas.kept(promise)
@@ -254,7 +251,7 @@ class SimulatedCluster:
 
     def _judge_transactions(self) -> None:
         ends = {}
-        for key in self.transactions.keys():
+        for key in self.transactions.partition_keys():
             if self.replicas.truths.get(key, Truth()).unclean:
                 return
             replicas = (n.replicas.by_id.get(key[0], {}).get(key[1]) for n in self.whole if n.replicas is not None)

@@ -6,8 +6,10 @@ producer is idempotent. Deleted records stay deleted.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from ottla.model.ids import NodeId
 from ottla.protocol.records import BatchHeader
 from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
@@ -19,8 +21,9 @@ class Ledger:
     """CRC of a batch -> the partition that it was sent to."""
     asked_to_delete: dict[Key, int] = field(default_factory=dict)
     """The highest offset before which somebody asked to delete."""
-    deleted: dict[Key, int] = field(default_factory=dict)
-    """The highest low watermark that was acknowledged."""
+    deleted: dict[tuple[NodeId, Key], int] = field(default_factory=dict)
+    """The highest low watermark that a leader has acknowledged. Only that leader has synced it: a follower writes its own
+    start at the next checkpoint, and a kill before that brings the records back (as with Kafka)."""
     _sequences: dict[tuple[Key, int, int], int] = field(default_factory=dict)
     """Partition, producer and its epoch -> the last sequence that was committed."""
 
@@ -41,10 +44,23 @@ class Ledger:
             )
         self._sequences[producer] = header.last_sequence
 
-    def check_start(self, key: Key, where: str, start: int, *, retained: bool) -> None:
+    def on_deleted(self, node: NodeId, key: Key, low_watermark: int) -> None:
+        self.deleted[node, key] = max(low_watermark, self.deleted.get((node, key), 0))
+
+    def on_replicas(self, key: Key, replicas: Collection[NodeId]) -> None:
+        """A replica that leaves takes its promise along: it may come back with a new log."""
+        for place in [place for place in self.deleted if place[1] == key and place[0] not in replicas]:
+            del self.deleted[place]
+
+    def on_wiped(self, node: NodeId) -> None:
+        for place in [place for place in self.deleted if place[0] == node]:
+            del self.deleted[place]
+
+    def check_start(self, node: NodeId, key: Key, where: str, start: int, *, retained: bool) -> None:
         """`retained`: retention may delete records too."""
-        if start < self.deleted.get(key, 0):
-            raise Violation(f"{where} begins at {start}: records before {self.deleted[key]} were deleted, and are back")
+        deleted = self.deleted.get((node, key), 0)
+        if start < deleted:
+            raise Violation(f"{where} begins at {start}: records before {deleted} were deleted, and are back")
         if not retained and start > self.asked_to_delete.get(key, 0):
             raise Violation(f"{where} begins at {start}: nobody asked to delete so many records")
 

@@ -70,7 +70,6 @@ class Loads:
         self._committed_offset = -1
         self.done: dict[str, int] = {}
         """How often each kind of work came to its end."""
-        self.on_violation: Callable[[Violation], None] = lambda _violation: None
 
     def start(self) -> None:
         kinds: list[Callable[[], Coroutine[Any, Any, None]]] = [
@@ -86,8 +85,6 @@ class Loads:
         while not self.stopped:
             try:
                 await kind()
-            except Violation as violation:
-                self.on_violation(violation)
             except NodeUnavailable:
                 await asyncio.sleep(_RETRY_S)
             await asyncio.sleep(self._dice.uniform(0.01, 0.3))
@@ -235,7 +232,7 @@ class Loads:
         response = await self._clients.ask(leader, DeleteRecordsRequest([topic], 3_000))
         result = response.topics[0].partitions[0]
         if not result.error_code and not self._gone(key):
-            self._ledger.deleted[key] = max(result.low_watermark, self._ledger.deleted.get(key, 0))
+            self._ledger.on_deleted(leader, key, result.low_watermark)
             self._count("records deleted")
 
     async def _reassign(self) -> None:

@@ -107,6 +107,7 @@ class ReplicaInvariants:
                 self._on_partition((topic_id, index), partition, image)
 
     def _on_partition(self, key: Key, partition: PartitionRegistration, image: MetadataImage) -> None:
+        self.ledger.on_replicas(key, partition.replicas)
         if partition.leader_recovery_state == RECOVERING:
             truth = self.truths.setdefault(key, Truth())
             if (partition.leader, key) in self._lossy and not truth.unclean:
@@ -205,7 +206,7 @@ class ReplicaInvariants:
         if truth.end and log.epochs.epoch_for_offset(truth.end - 1) != truth.last_epoch:
             raise Violation(f"{where} has another record at {truth.end - 1} than the one that was committed")
         key = (partition.topic_id, partition.topic_partition.partition)
-        self.ledger.check_start(key, where, log.log_start_offset, retained=is_retained(log))
+        self.ledger.check_start(node.node_id, key, where, log.log_start_offset, retained=is_retained(log))
 
     # ------------------------------------------------------------------------------------------------------- commitment
 
@@ -271,13 +272,13 @@ class ReplicaInvariants:
 
     # ----------------------------------------------------------------------------------------------------------- the end
 
-    def whole(self, key: Key, partition: Partition) -> None:
+    def whole(self, node_id: NodeId, key: Key, partition: Partition) -> None:
         """A replica has the whole truth."""
         truth = self.truths[key]
         if truth.unclean:
             return
-        log, where = partition.log, f"{partition.topic_partition} of node {self._node_of(partition)}"
-        self.ledger.check_start(key, where, log.log_start_offset, retained=is_retained(log))
+        log, where = partition.log, f"{partition.topic_partition} of node {node_id}"
+        self.ledger.check_start(node_id, key, where, log.log_start_offset, retained=is_retained(log))
         stored = list(batches(log, 0, truth.end, check_crcs=True))
         if log.config.compact:
             keyed: Keyed = {}
@@ -294,9 +295,6 @@ class ReplicaInvariants:
         )
         if missing:
             raise Violation(f"{where}: what was committed at {missing[:5]} is not there")
-
-    def _node_of(self, partition: Partition) -> NodeId:
-        return next((n.node_id for n in self.nodes if n.replicas is not None and partition in n.replicas), -1)
 
 
 def is_retained(log: PartitionLog) -> bool:

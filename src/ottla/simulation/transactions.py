@@ -6,6 +6,7 @@ One transaction writes to several partitions; a reader with `read_committed` lea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,6 @@ class Transactions:
         """Transactions that nobody has asked to commit: no reader may see their records."""
         self.seen: dict[int, set[Key]] = {}
         self._positions: dict[Key, int] = {}
-        self.on_violation: Callable[[Violation], None] = lambda _violation: None
 
     def start(self) -> None:
         if self._dice.random() < 0.5:
@@ -64,15 +64,11 @@ class Transactions:
     async def _guarded(self, work: Callable[[], Any]) -> None:
         await asyncio.sleep(2)
         while self.writing or work == self._read:
-            try:
+            with contextlib.suppress(NodeUnavailable):
                 await work()
-            except Violation as violation:
-                self.on_violation(violation)
-            except NodeUnavailable:
-                pass
             await asyncio.sleep(self._dice.uniform(0.05, 0.3))
 
-    def keys(self) -> list[Key]:
+    def partition_keys(self) -> list[Key]:
         image = self._clients.image
         topic = image.topics_by_name.get(TOPIC) if image is not None else None
         return [(topic.id, index) for topic in (topic,) if topic is not None for index in topic.partitions]
@@ -81,7 +77,7 @@ class Transactions:
 
     async def _write(self) -> None:
         """One life of the producer: transactions until one of them gets no clear answer."""
-        keys = self.keys()
+        keys = self.partition_keys()
         if not keys:
             return
         coordinator = await self._coordinator()
@@ -112,7 +108,7 @@ class Transactions:
         added = await self._clients.ask(
             coordinator, AddPartitionsToTxnRequest([], TRANSACTIONAL_ID, *producer, topics), version=3
         )
-        if any(p.error_code for t in added.results_by_topic_v3_and_below for p in t.results_by_partition):
+        if any(p.partition_error_code for t in added.results_by_topic_v3_and_below for p in t.results_by_partition):
             return False
         for key in keys:
             if not await self._produce(key, number, producer, sequences):
@@ -147,7 +143,7 @@ class Transactions:
     # --------------------------------------------------------------------------------------------------------- reading
 
     async def _read(self) -> None:
-        for key in self.keys():
+        for key in self.partition_keys():
             leader = self._records.leader(key)
             if leader is not None:
                 await self._fetch(leader, key)

@@ -173,14 +173,14 @@ class WireWorkload(Workload):
 
     def _admin(self) -> None:
         dice = self.world.random
-        if self.created and dice.random() < 0.5:
+        missing = [name for name in TOPICS if name not in self.created]
+        if missing and dice.random() < 0.8:
+            self._create(_topic(missing[0], dice.randint(1, 2)))
+        elif dice.random() < 0.5 or not self.created - KEPT:
             self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
-        elif self.created - KEPT and (len(self.created) == len(TOPICS) or dice.random() < 0.25):
-            self._delete(dice.choice(sorted(self.created - KEPT)))
         else:
-            name = next(name for name in TOPICS if name not in self.created)
-            self._create(_topic(name, dice.randint(1, 2)))
-        self.world.call_later(dice.uniform(500, 3_000) if self.created else dice.uniform(20, 200), self._admin)
+            self._delete(dice.choice(sorted(self.created - KEPT)))
+        self.world.call_later(dice.uniform(50, 700) if missing else dice.uniform(500, 3_000), self._admin)
 
     def _delete(self, name: str) -> None:
         """By id: a request that is decided late cannot delete a new topic of the same name."""
