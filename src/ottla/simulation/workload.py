@@ -160,6 +160,8 @@ class WireWorkload(Workload):
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, clients: Clients) -> None:
         super().__init__(world, nodes, cluster_id, 0)
         self._clients = clients
+        self._doomed: set[Uuid] = set()
+        """Topics that somebody has asked to delete."""
 
     def ask(self, request: Message, version: int, done: Any) -> None:
         self._clients.spawn(self._ask(request, version, done))
@@ -188,14 +190,20 @@ class WireWorkload(Workload):
         topic = image.topics_by_name.get(name) if image is not None else None
         if topic is not None:
             self.created.discard(name)
+            self._doomed.add(topic.id)
             self.ask(DeleteTopicsRequest([DeleteTopicState(None, topic.id)]), 6, lambda _response: None)
 
     def _on_created(self, name: str, response: Any) -> None:
-        """A request may be decided twice: then the topic exists the second time."""
-        if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            image = self._clients.image
-            if image is not None and name in image.topics_by_name:
-                self.created.add(name)
+        """A request may be decided twice: then the topic exists the second time. Or it exists because its deletion is
+        under way.
+        """
+        code = response.topics[0].error_code
+        image = self._clients.image
+        topic = image.topics_by_name.get(name) if image is not None else None
+        if code == ErrorCode.NONE or (
+            code == ErrorCode.TOPIC_ALREADY_EXISTS and topic is not None and topic.id not in self._doomed
+        ):
+            self.created.add(name)
 
 
 def _topic(name: str, partitions: int) -> CreatableTopic:
