@@ -7,8 +7,8 @@ import errno
 import os
 import select
 import socket
-import time
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 

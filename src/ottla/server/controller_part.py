@@ -25,7 +25,9 @@ REQUEST_TIMEOUT_MS = 5_000
 
 
 class ControllerPart:
-    def __init__(self, node: Node, quorum: QuorumMember, controller: ActiveControllerChannel, random: RandomSource) -> None:
+    def __init__(
+        self, node: Node, quorum: QuorumMember, controller: ActiveControllerChannel, random: RandomSource
+    ) -> None:
         self._node = node
         self._quorum = quorum
         self._controller = controller

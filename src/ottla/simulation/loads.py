@@ -87,7 +87,7 @@ class Loads:
                 await kind()
             except NodeUnavailable:
                 await asyncio.sleep(_RETRY_S)
-            await asyncio.sleep(self._dice.uniform(0.01, 0.3))
+            await asyncio.sleep(self._dice.uniform(0.05, 0.5))
 
     def _count(self, what: str) -> None:
         self.done[what] = self.done.get(what, 0) + 1
@@ -147,6 +147,7 @@ class Loads:
             if not await self._until_acknowledged(key, window):
                 return
             self._count("idempotent")
+            await asyncio.sleep(self._dice.uniform(0.0, 0.1))
 
     async def _until_acknowledged(self, key: Key, window: list[bytes]) -> bool:
         """False if this producer cannot go on: its topic is gone, or it has lost its place."""

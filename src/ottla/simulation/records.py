@@ -66,7 +66,7 @@ class Records:
 
     def start(self) -> None:
         dice = self._world.random
-        self._pause_ms = dice.choice([12.0, 30.0, 60.0])
+        self._pause_ms = dice.choice([40.0, 80.0, 160.0])
         self._world.call_later(1_000, self._produce)
         self._world.call_later(1_500, self._consume)
 
@@ -131,7 +131,7 @@ class Records:
         keys = self._keys()
         if keys:
             self._clients.spawn(self._fetch(dice.choice(self._clients.brokers()), dice.choice(keys)))
-        self._world.call_later(dice.uniform(50, 250), self._consume)
+        self._world.call_later(dice.uniform(100, 400), self._consume)
 
     async def _fetch(self, broker: NodeId, key: Key) -> None:
         """From leader or follower (KIP-392)."""

@@ -66,7 +66,7 @@ class Transactions:
         while self.writing or work == self._read:
             with contextlib.suppress(NodeUnavailable):
                 await work()
-            await asyncio.sleep(self._dice.uniform(0.05, 0.3))
+            await asyncio.sleep(self._dice.uniform(0.1, 0.6))
 
     def partition_keys(self) -> list[Key]:
         image = self._clients.image
@@ -92,7 +92,7 @@ class Transactions:
         for _ in range(self._dice.randint(5, 50)):
             if not self.writing or not await self._transaction(coordinator, producer, sequences):
                 return
-            await asyncio.sleep(self._dice.uniform(0.01, 0.2))
+            await asyncio.sleep(self._dice.uniform(0.05, 0.3))
 
     async def _coordinator(self) -> NodeId | None:
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTIONAL_ID])
