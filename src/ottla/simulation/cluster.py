@@ -201,7 +201,7 @@ class SimulatedCluster:
             node.close()
         self.clients.loop.close()
 
-    def rest(self) -> None:
+    def end_work(self) -> None:
         """The clients end their work; the readers of transactions read what there is."""
         self.loads.stopped = True
         self.transactions.writing = False
@@ -294,7 +294,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
         cluster.run(faults_ms)
         faults.heal()
         cluster.run(HEALED_MS / 2)
-        cluster.rest()
+        cluster.end_work()
         cluster.run(HEALED_MS / 2)
         cluster.judge()
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed

@@ -165,7 +165,7 @@ class End:
                 if not peer.loop.dead or network.is_up(peer.loop.address):
                     peer.carry(lambda: self.reset(ConnectionResetError("reset by peer")))
                 return
-            network.world.note(lambda: _told(self, data))
+            network.world.note(lambda: _description(self, data))
             peer.on_data(data)
 
         self.carry(arrive)
@@ -188,7 +188,7 @@ class End:
         self.closed = True
 
 
-def _told(end: End, data: bytes) -> str:
+def _description(end: End, data: bytes) -> str:
     source, target = end.link
     name = ""
     if isinstance(end, ClientEnd) and len(data) >= 6:
