@@ -15,6 +15,7 @@ import pytest
 from ottla.env import logging
 from ottla.simulation.__main__ import main
 from ottla.simulation.cluster import Outcome, run_seed
+from tests.simulation import mutants
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
@@ -104,6 +105,12 @@ def test_a_planted_bug_of_replication_is_found(name: str, monkeypatch: pytest.Mo
     REPLICA_MUTATIONS[name](monkeypatch)
     found = next((seed for seed in range(2, 2 * SEEDS_FOR_A_BUG + 1, 2) if run_seed(seed).violation), None)
     assert found is not None, f"{name} was not noticed in {SEEDS_FOR_A_BUG} seeds"
+
+
+def test_a_planted_bug_in_what_touches_data_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line of the table of `make mutants`; the other bugs take more seeds than a test may."""
+    assert mutants.main(["--seeds", "20", "takes_the_log_of_a_deleted_namesake"]) == 0
+    assert "1 of 1 mutants found" in capsys.readouterr().out
 
 
 def test_a_failing_seed_prints_its_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.log.erasure import Eraser, KeyCustody
-    from ottla.server.machine import Machine
+    from ottla.server.machine import NodeMachine
     from ottla.server.node import Node
 
 
@@ -55,7 +55,7 @@ class BrokerPart:
         controller: ActiveControllerChannel,
         identity: MetaProperties,
         logs: LogStore,
-        machine: Machine,
+        machine: NodeMachine,
     ) -> None:
         self._node = node
         self._quorum = quorum

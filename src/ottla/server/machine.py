@@ -29,7 +29,7 @@ _SYNC_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class NodeMachine:
     clock: Clock
     random: RandomSource
     open_storage: Callable[[BrokerConfig], Storage]
@@ -44,8 +44,8 @@ class Machine:
     """Run the syncs of a shutdown, and return when all have ended."""
 
 
-def real_machine() -> Machine:
-    return Machine(
+def real_machine() -> NodeMachine:
+    return NodeMachine(
         clock=SystemClock(),
         random=SystemRandom(),
         open_storage=open_storage,

@@ -42,7 +42,7 @@ from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.controller_part import ControllerPart
 from ottla.server.directories import Directories
 from ottla.server.formatting.storage import voter_endpoints
-from ottla.server.machine import Machine, real_machine
+from ottla.server.machine import NodeMachine, real_machine
 from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
 
@@ -56,7 +56,7 @@ log = get_logger(__name__)
 
 
 class Node:
-    def __init__(self, config: BrokerConfig, machine: Machine | None = None) -> None:
+    def __init__(self, config: BrokerConfig, machine: NodeMachine | None = None) -> None:
         machine = self._machine = real_machine() if machine is None else machine
         self.config = config
         self._storage = machine.open_storage(config)

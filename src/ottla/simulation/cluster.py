@@ -30,7 +30,7 @@ from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
 from ottla.simulation.records import Records
 from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
 from ottla.simulation.streams import StreamNetwork
-from ottla.simulation.transactions import Transactions
+from ottla.simulation.transactions import TransactionalWork
 from ottla.simulation.whole_node import METADATA_FOLDER, WholeNode
 from ottla.simulation.workload import WireWorkload, Workload
 from ottla.simulation.world import World
@@ -102,7 +102,7 @@ class SimulatedCluster:
         self.replicas = ReplicaInvariants(self.whole, self.ledger)
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
-        self.transactions = Transactions(self.clients, self.records)
+        self.transactions = TransactionalWork(self.clients, self.records)
         self.records.on_acked = self.replicas.on_acked
         self.records.on_read = self.replicas.on_read
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from ottla.runtime.descriptors import Descriptors
-from ottla.server.machine import Machine
+from ottla.server.machine import NodeMachine
 from ottla.simulation.streams import ListeningSocket
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class NoHangups:
         """See the class."""
 
 
-def simulated_machine(loop: SimulatedLoop, disk: FakeDisk, clock: Clock, random: RandomSource) -> Machine:
+def simulated_machine(loop: SimulatedLoop, disk: FakeDisk, clock: Clock, random: RandomSource) -> NodeMachine:
     def bind(host: str, port: int) -> socket.socket:
         return cast("socket.socket", ListeningSocket(loop.network, loop, (host, port)))
 
-    return Machine(
+    return NodeMachine(
         clock=clock,
         random=random,
         open_storage=lambda _config: disk,

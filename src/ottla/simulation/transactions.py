@@ -41,7 +41,7 @@ _PRODUCE_VERSION = 11
 _BATCH_HEADER = 61
 
 
-class Transactions:
+class TransactionalWork:
     def __init__(self, clients: Clients, records: Records) -> None:
         self._clients = clients
         self._records = records
