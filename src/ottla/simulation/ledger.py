@@ -1,4 +1,4 @@
-"""What the clients did and were told, and what therefore must hold for every record that a leader commits.
+"""What the clients did and which answers they got, and what therefore must hold for every record that a leader commits.
 
 A committed record must have been sent to this very topic (not to a namesake that was deleted), once and in order where its
 producer is idempotent. Deleted records stay deleted.
@@ -62,7 +62,7 @@ class Ledger:
         if start < deleted:
             raise Violation(f"{where} begins at {start}: records before {deleted} were deleted, and are back")
         if not retained and start > self.asked_to_delete.get(key, 0):
-            raise Violation(f"{where} begins at {start}: nobody asked to delete so many records")
+            raise Violation(f"{where} begins at {start}: no client asked to delete so many records")
 
 
 Keyed = dict[bytes | None, tuple[int, bytes | None]]

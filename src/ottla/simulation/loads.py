@@ -184,7 +184,7 @@ class Loads:
     # ---------------------------------------------------------------------------------------------------------- offsets
 
     async def _commit_offsets(self) -> None:
-        """A committed offset never goes back, whoever coordinates."""
+        """A committed offset never goes back, also with a new coordinator."""
         keys = self._keys("g")
         if not keys:
             return

@@ -1,8 +1,8 @@
 """An event loop in virtual time: the asyncio code of a node runs unchanged, one loop for each life of a node.
 
 A turn runs the callbacks that are ready, in the order in which they became ready. Work for threads (`run_in_executor`)
-ends after a while, as one event: its effect counts from that moment. A paused host runs no callback; a dead loop never
-runs a callback again, and keeps its tasks, so that the collector does not run the cleanup code of a killed process.
+ends after a while, as one event: its effect counts from that moment. A paused host runs no callback. A dead loop never
+runs a callback again. It keeps its tasks, so that the collector does not run the cleanup code of a killed process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TCP of the simulated network: connections whose bytes arrive late but in order, or never.
 
 A lost packet is sent again: it costs time and nothing else. A broken link holds all bytes until it works again. A process
-that dies leaves its kernel to close its connections; a host without power is silent until it starts again, and then its
+that dies leaves its kernel to close its connections. A host without power is silent until it starts again; then its
 kernel resets what it does not know. The delays of a connection come from dice of its own: the order in which a process
 closes its connections decides nothing.
 """
