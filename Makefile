@@ -72,10 +72,10 @@ docs: setup  ## rewrite the generated pages of docs/
 	@set -- bench/results/*.json; test ! -e "$$1" || $(PY) -m bench --docs --from "$$@" --floor bench/results/floor/*.json
 
 lock: setup  ## resolve the locks again (uv; no addresses are written)
-	@for extra in "" "--extra dev"; do \
+	@for extra in "" dev spark; do \
 	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade \
-	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links $$extra pyproject.toml \
-	    -o requirements$${extra:+-dev}.lock || exit 1; done
+	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links $${extra:+--extra $$extra} pyproject.toml \
+	    -o requirements$${extra:+-$$extra}.lock || exit 1; done
 
 clean:  ## remove what make and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

@@ -97,7 +97,7 @@ def test_no_floor_allows_a_version_with_a_known_vulnerability() -> None:
 
 
 def test_what_is_locked_is_above_the_floors() -> None:
-    for lock in ("requirements.lock", "requirements-dev.lock"):
+    for lock in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock"):
         locked = dict(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\d.]+)", (ROOT / lock).read_text(), re.MULTILINE))
         for name, (first, reason) in SAFE.items():
             if name in locked:

@@ -127,7 +127,7 @@ def test_no_machine_paths_or_registries() -> None:
 
 
 def test_the_lock_has_hashes_and_no_addresses() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock"):
         text = (ROOT / name).read_text()
         pins = re.findall(r"^\S+==", text, re.MULTILINE)
         assert len(pins) > 5

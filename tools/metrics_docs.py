@@ -29,13 +29,17 @@ none lives longer than `ottla.http.request.timeout.ms`. A `Host` that is none of
 Names are those that the JMX exporter's widely copied rules give Kafka's beans, so that dashboards and alerts made for
 Kafka work; `tests/server/test_monitoring.py` compares them with a real exporter on Apache Kafka 4.3.1.
 
-**Lag of groups** needs no exporter: `ottla_group_lag_records` and `ottla_group_lag_seconds`, by group, topic and
-partition, at the node that coordinates the group (classic, consumer and streams groups by their committed offsets, share
-groups by their start offset less what is done). Seconds are the age of the first record that was not read, by its own
-timestamp (exact to the span of its batch), found in the node's log; of a partition that this node does not hold, the
-leader is asked, for at most 64 batches and 3 s, and its `/lineage` then names `broker-N` as a reader. At most 50,000
-positions are told, at most once a second. The console has the same two at its own `/metrics`, against any Kafka; there
-seconds are counted from when the console saw the record arrive.
+**Lag of groups** needs no exporter: `ottla_group_lag_records` and `ottla_group_lag_seconds`, by group, topic and partition,
+at the node that coordinates the group. Classic, consumer and streams groups count from their committed offsets. Share groups
+count from their start offset, less the records that are done. Seconds are the age of the first record that was not read, by
+the timestamp of that record (exact to the span of its batch). The node reads the batch from its log. If this node has no
+replica, the node asks the leader, for at most 64 batches and 3 s, and the leader's `/lineage` names `broker-N` as a reader. A
+node reports at most 50,000 positions, at most once a second.
+
+A partition that a member owns without a commit counts from the start of the partition, and has a metric of its own:
+`ottla_group_uncommitted_records`. The member may start at the end instead, so no alert uses that metric. `ottla group describe`,
+`ottla top` and the console follow the same rules against any Kafka, and mark such a partition. Where the console may not read
+a topic, seconds count from when the console saw the record arrive.
 
 **Traces.** `ottla.traces.endpoint=http://HOST:4318/v1/traces` sends a span for each request (`Produce`, `Fetch`, ...) to an
 OpenTelemetry collector, OTLP over HTTP as JSON, once a second; `ottla.traces.sample.ratio` keeps a part of them. Spans

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
 from ottla.cli.commands import ottla
 from ottla.client.schema_registry import RegistryClient
 from ottla.testing import Broker
 from tests.registry.instances import RegistryThread
+from tests.support.ports import free_port
 
 SCHEMAS = {
     "AVRO": '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}',
@@ -50,3 +52,29 @@ def call(*words: str, stdin: str = "", code: int = 0) -> str:
     done = CliRunner().invoke(ottla, list(words), input=stdin)
     assert done.exit_code == code, (words, done.output, done.exception)
     return done.stdout if code == 0 else done.output
+
+
+def test_the_registry_of_up_is_used_without_an_option() -> None:
+    """As `ottla up` sets it: the node has the address of the registry on the same machine."""
+    port = free_port()
+    with (
+        Broker(properties={"ottla.schema.registry.url": f"http://127.0.0.1:{port}"}) as broker,
+        RegistryThread(broker.bootstrap_servers, port, topic="_schemas_up") as registry,
+    ):
+        body = {"schema": SCHEMAS["AVRO"], "schemaType": "AVRO"}
+        RegistryClient(registry.url).call("POST", "subjects", "near-value", "versions", body=body)
+        node = ["-b", broker.bootstrap_servers]
+        call("topic", "create", "near", "--partitions", "1", *node)
+        call("produce", "near", '{"id": 7, "name": "n"}', "--value-as", "schema", *node, "--registry", registry.url)
+        assert json.loads(call("consume", "near", "-e", "-f", "%v", *node)) == {"id": 7, "name": "n"}
+
+
+def test_json_has_every_value_of_a_repeated_header() -> None:
+    with Broker() as broker:
+        node = ["-b", broker.bootstrap_servers]
+        call("topic", "create", "h", "--partitions", "1", *node)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("h", b"x", headers=[("a", b"1"), ("b", b"2"), ("a", None)])
+        assert producer.flush(30) == 0
+        row = json.loads(call("consume", "h", "-e", "-o", "json", *node))
+        assert row["headers"] == {"a": ["1", None], "b": "2"}

@@ -86,6 +86,9 @@ def test_properties_and_jaas(tmp_path: Path) -> None:
     assert load_properties(str(file)) == {
         "a": "b ", "long": "onetwo", "colon": "x", "space": "y", "escaped=key": "tab\tuniA", "empty": "",
     }  # fmt: skip
+    escaped = r'M required username="do\"ra" password="p\"a\\s s";'
+    assert jaas_options(escaped) == {"username": 'do"ra', "password": 'p"a\\s s'}
+    assert jaas_options("M required password='it\\'s';") == {"password": "it's"}
     assert jaas_options('M required username="a b" password="x;y" n=1;') == {
         "username": "a b",
         "password": "x;y",

@@ -82,7 +82,7 @@ def test_a_query_has_one_group_for_sixteen_tasks(client):
             attempt.write(records("many", *"ab"), lambda: 99)
     own = {group for group in groups(client) if QUERY in group}
     assert own == {f"ottla-markers-{QUERY}", f"ottla-markers-{QUERY}.1"}
-    marker = Marker(version=7, rows=2, size=2, checksum=99)
+    marker = Marker(version=7, rows=2, size=2, identities=99)
     assert markers_of(client, QUERY) == {0: marker, 3: marker, TASKS_IN_A_GROUP + 1: marker}
     with ExactlyOnce(client, QUERY, 1, 7, "many") as task_without_rows:
         assert task_without_rows.done() is None

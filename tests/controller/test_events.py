@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.controller.node import Answered, Node
 
-from ottla.controller.events import ControllerEvents, Event, OnDone, Work
+from ottla.controller.events import ControllerEvents, Event, OnDone, Outcome, Work
 from ottla.controller.state import ControllerRequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -25,23 +25,26 @@ class Steps:
         self.held = False
         self.waiting: deque[tuple[Work, OnDone]] = deque()
 
-    def __call__(self, work: Work, on_done: OnDone) -> None:
-        self.waiting.append((work, on_done))
+    def __call__(self, work: Work, on_done: OnDone) -> Outcome | None:
         if not self.held:
-            self.step()
+            return outcome(work)
+        self.waiting.append((work, on_done))
+        return None
 
     def step(self) -> None:
         work, on_done = self.waiting.popleft()
-        try:
-            result = work()
-        except ZeroDivisionError as error:
-            on_done(None, error)
-        else:
-            on_done(result, None)
+        on_done(*outcome(work))
 
     def all(self) -> None:
         while self.waiting:
             self.step()
+
+
+def outcome(work: Work) -> Outcome:
+    try:
+        return work(), None
+    except ZeroDivisionError as error:
+        return None, error
 
 
 @pytest.fixture

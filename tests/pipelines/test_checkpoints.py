@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import threading
 import time
 
@@ -26,13 +28,14 @@ from ottla.pipelines.checkpoints import (
     checkpoint_root,
     open_files,
 )
+from ottla.pipelines.dead_letters import letter_queries, with_stored_names
 from ottla.pipelines.driver_lock import DriverFenced, DriverLock
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.pins import refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import changes_of, table_of, topic
 from ottla.pipelines.positions import Positions
-from ottla.pipelines.run import PipelineRun
+from ottla.pipelines.run import PipelineRun, StepFailed
 from ottla.tables.topics import ClusterTopics, settings_from
 from ottla.testing import Broker
 
@@ -173,6 +176,40 @@ def test_a_checkpoint_of_a_later_version_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        ("ottla.json", "{", "ottla.json is not JSON"),
+        ("ottla.json", "[]", "ottla.json is not JSON with names and values: it is damaged"),
+        ("ottla.letters.json", "7", "ottla.letters.json is not JSON with"),
+        ("copy/offsets/10", 'v1\n{}\n{"in": {"0"', "the positions in .*/copy/offsets/10 are damaged"),
+        ("copy/metadata", "{", "does not name its query"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(tmp_path, path, text, words):
+    checkpoint = stored(tmp_path, {"cluster": "here"}, Positions(offsets=AT_3))
+    (tmp_path / "copying" / path).write_text(text)
+
+    def look():
+        check_identity(copying_pipeline("in"), checkpoint, HERE)
+        with_stored_names(letter_queries(copying_pipeline("in").steps), checkpoint)
+        checkpoint.query_id("copy")
+
+    with pytest.raises(UserError, match=words) as refusal:
+        look()
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def copying_pipeline(name):
+    made = Pipeline("copying")
+    made.step(reads={"rows": topic(name, value="json", schema="n int", dead_letter="bad")}, writes=topic("out"))(copy)
+    return made
+
+
+def copy(rows):
+    return rows
+
+
+@pytest.mark.parametrize(
     ("text", "root"),
     [
         ("s3a://bucket/a/", "s3a://bucket/a"),
@@ -218,6 +255,7 @@ def test_the_files_of_a_checkpoint(spark, tmp_path, kind):
     assert files.read(f"{root}/p/a.json").strip() == '{"é": 1}'
     files.write(f"{root}/p/a.json", "3")
     assert files.read(f"{root}/p/a.json").strip() == "3"
+    assert LocalFiles().read(f"{root}/p/a.json").strip() == "3", "a later session on this machine reads it"
     LocalFiles().write(f"{root}/p/query/offsets/0", "v1")
     assert files.names(f"{root}/p") == ["a.json", "query"]
     assert files.names(f"{root}/p/query/offsets") == ["0"]
@@ -225,10 +263,63 @@ def test_the_files_of_a_checkpoint(spark, tmp_path, kind):
         assert HadoopFiles(spark, root).read(f"{root}/p/a.json").strip() == "3", "a later session with a JVM reads it"
         with pytest.raises(UserError, match="--master instead of --remote"):
             files.remove(f"{root}/p")
+        assert not LocalFiles().create(f"{root}/p/a.json", "4")
+        LocalFiles().write(f"{root}/p/a.json", "4")
+        assert LocalFiles().read(f"{root}/p/a.json") == files.read(f"{root}/p/a.json") == "4"
         return
     files.remove(f"{root}/p/query")
     files.remove(f"{root}/p/nothing")
     assert files.names(f"{root}/p") == ["a.json"]
+
+
+def test_own_files_are_no_queries(spark, tmp_path):
+    for files, root in ((LocalFiles(), str(tmp_path)), (HadoopFiles(spark, f"file:{tmp_path}"), f"file:{tmp_path}")):
+        checkpoint = Checkpoint(files, f"{root}/p")
+        checkpoint.noted(id="x")
+        checkpoint.note_finished(["copy"])
+        LocalFiles().write(f"{tmp_path}/p/copy/metadata", '{"id": "q"}')
+        assert checkpoint.queries() == ["copy"]
+        assert checkpoint.finished() == {"copy"}
+
+
+def test_a_local_checkpoint_stays_local_with_another_default_file_system(spark, topics, committed, tmp_path):
+    """Spark opens a path without a scheme with fs.defaultFS, and our own code on this machine."""
+    source = topics.new("default-fs", 1)
+    topics.send(source, [(None, b'{"n": 1}')])
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    before = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", "nowhere://host")
+    try:
+        copying(spark, topics.servers, tmp_path / "a b%20c", source, f"{source}-out").once()
+    finally:
+        hadoop.set("fs.defaultFS", before)
+    assert len(committed(f"{source}-out")) == 1
+    assert (tmp_path / "a b%20c" / "copying" / "copy" / "commits" / "0").is_file()
+
+
+def test_a_run_over_what_is_there_notes_its_end_and_stops_its_queries(spark, topics, tmp_path):
+    source = topics.new("ends", 1)
+    topics.send(source, [(None, b'{"n": 1}'), (None, b"{")])
+    checkpoint = Checkpoint(LocalFiles(), f"{tmp_path}/copying")
+    failing = copying(spark, topics.servers, tmp_path, source, f"{source}-out")
+    with pytest.raises(StepFailed, match="bad record"):
+        failing.once()
+    assert checkpoint.finished() == set()
+    interrupted = copying(spark, topics.servers, tmp_path, source, f"{source}-out")
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.once(interrupt)
+    assert [running.query.isActive for running in interrupted.running] == [False]
+    stopped = copying(spark, topics.servers, tmp_path, source, f"{source}-out")
+    stopped.stop()
+    stopped.once()
+    assert checkpoint.finished() == set()
+    other = topics.new("good", 1)
+    copying(spark, topics.servers, tmp_path / "good", other, f"{source}-out").once()
+    assert Checkpoint(LocalFiles(), f"{tmp_path}/good/copying").finished() == {"copy"}
+
+
+def interrupt(_):
+    raise KeyboardInterrupt
 
 
 def test_the_pause_between_batches():
@@ -278,6 +369,32 @@ def test_a_driver_that_is_gone_is_fenced_and_notices(topics, tmp_path, monkeypat
                 first.check()
             second.check()
     assert json.loads(holder_file.read_text())["running"] is False
+
+
+def test_a_driver_that_does_not_know_that_it_was_fenced_leaves_the_note_of_its_successor(topics, tmp_path, monkeypatch):
+    """It was paused, and ends before its next heartbeat. A third driver must be refused while the successor runs."""
+    monkeypatch.setattr(driver_lock, "WATCH_S", 60.0)
+    checkpoint = Checkpoint(LocalFiles(), str(tmp_path / "p"))
+    note = tmp_path / "p" / "ottla.driver.json"
+    first, second, third = (lock(topics, checkpoint) for _ in range(3))
+    monkeypatch.setattr(first, "_beat", lambda: None)
+    first._heart = threading.Thread(target=lambda: None)
+    first.__enter__()
+    monkeypatch.setattr(driver_lock, "HEARTBEAT_S", 0.05)
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"running": False}))  # as if it were gone
+    with second:
+        held = json.loads(note.read_text())
+        first.__exit__(None, None, None)
+        assert json.loads(note.read_text()) == held
+        # The end of a paused driver is noted between the look at the note and its write: the epoch in it is too old.
+        note.write_text(json.dumps(held | {"running": False, "producer": first._producer}))
+        with pytest.raises(UserError, match=r"is in use by process \? on a different machine"), third:
+            pytest.fail("two drivers")
+        second.check()
+        note.write_text(json.dumps(held))
+    monkeypatch.setattr(driver_lock, "_held", set())
+    with lock(topics, checkpoint) as fourth:  # the noted epoch is the newest: no wait
+        fourth.check()
 
 
 def test_a_driver_on_a_different_machine_is_heard(topics, tmp_path, monkeypatch):
@@ -334,11 +451,23 @@ def test_a_reset_forgets_positions_and_markers(spark, topics, committed, tmp_pat
     assert "copying is running: stop it first" in CliRunner().invoke(ottla, [*words, "--yes"]).output
     (tmp_path / "state" / "copying.json").unlink()
     assert CliRunner().invoke(ottla, words, input="n\n").exit_code == 1
+    with Broker() as elsewhere:
+        away = CliRunner().invoke(ottla, [*words[:-1], elsewhere.bootstrap_servers, "--yes"])
+        assert re.search(
+            r"belongs to the cluster \S+, and this is the cluster \S+: give --bootstrap-servers", away.output
+        )
+        gone = tmp_path / "gone"
+        shutil.copytree(tmp_path / "state" / "checkpoints" / "copying", gone / "checkpoints" / "copying")
+        words_gone = ["pipeline", "reset", "copying", "--state", str(gone), "-b", elsewhere.bootstrap_servers, "--yes"]
+        done = CliRunner().invoke(ottla, [*words_gone, "--cluster-gone"])
+        assert "copying: forgot 1 queries and 0 groups of markers" in done.output
     query_id = Checkpoint(LocalFiles(), f"{tmp_path}/state/checkpoints/copying").query_id("copy")
     assert any(query_id in name for name in groups(topics))
+    assert "copying.copy" in groups(topics)
     done = CliRunner().invoke(ottla, words, input="y\n")
     assert "copying: forgot 1 queries and 1 groups of markers" in done.output
     assert not any(query_id in name for name in groups(topics))
+    assert "copying.copy" not in groups(topics)
     assert not (tmp_path / "state" / "checkpoints" / "copying").exists()
     again = CliRunner().invoke(ottla, [*words, "--yes"])
     assert again.exit_code == 1

@@ -18,7 +18,8 @@ from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.pipelines import switch as switching
 from ottla.pipelines.build import _starting
-from ottla.pipelines.pipeline import Pipeline
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles
+from ottla.pipelines.pipeline import Pipeline, written_nodes
 from ottla.pipelines.ports import delta, table_of, topic, view
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.run import backfilled
@@ -95,6 +96,69 @@ def test_a_backfill_writes_beside_the_old_outputs_and_reads_them():
     assert [step.name for level in new.levels() for step in level] == ["-first", "-second"]
 
 
+def test_dead_letters_come_before_the_steps_that_read_them():
+    shop = Pipeline("shop")
+    bad, views = topic("in.bad", value="text"), view("totals", "tables/totals", keys=["page"])
+    shop.step(reads={"letters": bad}, writes=topic("repaired", value="text"))(repair)
+    shop.step(reads={"rows": delta("tables/totals")}, writes=topic("end", value="text"))(last)
+    shop.step(reads={"rows": topic("in", value="json", schema="n int", dead_letter="in.bad")}, writes=views)(totals)
+    assert [[step.name for step in level] for level in shop.levels()] == [["totals"], ["repair", "last"]]
+    new = backfilled(shop, "-v2")
+    assert [[port.node for port in step.reads.values()] for step in new.steps] == [
+        ["topic:in.bad-v2"], ["delta:tables/totals-v2"], ["topic:in"],
+    ]  # fmt: skip
+    assert new.steps[2].reads["rows"].dead_letter == "in.bad-v2"
+    assert written_nodes(new.steps[2]) == [
+        "view:totals-v2",
+        "topic:totals-v2",
+        "delta:tables/totals-v2",
+        "topic:in.bad-v2",
+    ]
+    # A retry writes the input that its letters come from, which is no circle of outputs.
+    retry = Pipeline("retry")
+    source = topic("in", value="json", schema="n int", dead_letter="in.bad")
+    retry.step(reads={"rows": source}, writes=topic("out", value="text"))(totals)
+    retry.step(reads={"letters": bad}, writes=topic("in", value="text"))(repair)
+    assert [[step.name for step in level] for level in retry.levels()] == [["repair"], ["totals"]]
+    # The letters of an input come with its first reader; a second format of the topic has letters of its own.
+    text = topic("in", value="json", schema="n string", dead_letter="in.bad")
+    for port in (source, text):
+        three = Pipeline("three")
+        three.step(reads={"letters": bad}, writes=topic("repaired", value="text"))(repair)
+        three.step(reads={"rows": source}, writes=topic("out", value="text"))(totals)
+        if port is source:
+            reads = {"rows": port, "more": topic("repaired", value="text")}
+            three.step(reads=reads, writes=topic("end", value="text"))(both)
+        else:
+            three.step(reads={"rows": port}, writes=topic("end", value="text"))(last)
+        levels = [["totals"], ["repair"], ["both"]] if port is source else [["totals", "last"], ["repair"]]
+        assert [[step.name for step in level] for level in three.levels()] == levels
+
+
+def both(rows, more):
+    return rows, more
+
+
+def repair(letters):
+    return letters
+
+
+def totals(rows):
+    return rows
+
+
+def last(rows):
+    return rows
+
+
+@pytest.mark.parametrize("option", ["txnAppId", "txnVersion", "newVersion", "checkpointLocation", "topic"])
+def test_options_that_the_pipeline_sets_are_refused(option):
+    with pytest.raises(
+        ValueError, match=f"the option {option} of the topic a is set by the pipeline itself: leave it out"
+    ):
+        topic("a", options={"kafka.linger.ms": "5", option: "1"})
+
+
 def _first(rows):
     return rows
 
@@ -167,7 +231,14 @@ def test_a_switch_needs_a_backfill_and_another_version(tmp_path):
     assert done.exit_code == 1
     assert "shop-v2 has no checkpoint" in done.output
     assert "ottla pipeline backfill" in done.output
-    (tmp_path / "state" / "checkpoints" / "shop-v2" / "first").mkdir(parents=True)
+    folder = tmp_path / "state" / "checkpoints" / "shop-v2"
+    (folder / "first").mkdir(parents=True)
+    (folder / "ottla.json").write_text('{"version": 1}')
+    done = run("pipeline", "switch", str(file), *state)
+    assert "no backfill of shop-v2 has come to its end for first, second: run `ottla pipeline backfill`" in done.output
+    Checkpoint(LocalFiles(), str(folder)).note_finished(["first"])
+    assert "has come to its end for second: run" in run("pipeline", "switch", str(file), *state).output
+    Checkpoint(LocalFiles(), str(folder)).note_finished(["first", "second"])
     done = run("pipeline", "switch", str(file), *state, "--from", "shop-v2")
     assert done.output == "ottla: shop-v2 cannot be switched to itself: --from names the version that runs now\n"
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.model.user_error import UserError
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.dead_letters import letter_queries, take_over
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles
+from ottla.pipelines.dead_letters import letter_queries, take_over, with_stored_names
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import table_of, topic
 from ottla.pipelines.run import PipelineRun, StepFailed
@@ -61,6 +63,66 @@ def test_steps_share_the_letters_of_an_input_and_formats_do_not(spark, topics, c
     more = [numbers(name), numbers(name), numbers(name), numbers(name, "n string")]
     PipelineRun(spark, pipeline(f"{name}-p", more), settings).once()
     assert letters() == {b"{": 2, b'{"n": "one"}': 1, b"\xff": 2, b"[": 2}
+
+
+def test_a_new_first_reader_with_another_format_repeats_no_letter(spark, topics, committed, tmp_path):
+    """Each format goes on at its own checkpoint, in whatever order the steps are declared."""
+    name = topics.new("first", 1)
+    topics.send(name, [(b"a", b"{"), (b"b", b'{"n": "one"}')])
+    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path))
+
+    def run(*formats):
+        PipelineRun(spark, pipeline(f"{name}-p", [numbers(name, schema) for schema in formats]), settings).once()
+        return Counter(row["value"] for row in committed(f"{name}.bad"))
+
+    assert run("n long") == {b"{": 1, b'{"n": "one"}': 1}
+    # `n string` is new: all history counts for it. `n long` is behind it now, and has no new letters.
+    assert run("n string", "n long") == {b"{": 2, b'{"n": "one"}': 1}
+    assert run("n string") == {b"{": 2, b'{"n": "one"}': 1}
+
+
+def test_a_step_reads_the_letters_of_its_own_run(spark, topics, committed, tmp_path):
+    """`once` ran the reader of the letters beside the step that brings them."""
+    name = topics.new("read", 1)
+    topics.send(name, [(b"a", b"{"), (b"b", b'{"n": 1}')])
+    made = Pipeline(f"{name}-p")
+
+    @made.step(reads={"letters": topic(f"{name}.bad", value="text")}, writes=topic(f"{name}-repaired", value="text"))
+    def repair(letters):
+        return letters.select("value")
+
+    made.step(reads={"rows": numbers(name)}, writes=topic(f"{name}-out", value="json"))(copied)
+    PipelineRun(spark, made, RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path))).once()
+    assert [row["value"] for row in committed(f"{name}-repaired")] == [b"{"]
+
+
+def queries_of(folder, *formats):
+    """The names that a run gives, and the folders that Spark makes for them."""
+    ports = [numbers("orders", schema, value) for value, schema in formats]
+    checkpoint = Checkpoint(LocalFiles(), str(folder))
+    queries = with_stored_names(letter_queries(pipeline("p", ports).steps), checkpoint)
+    for query in queries:
+        (folder / query.name / "offsets").mkdir(parents=True, exist_ok=True)
+    return [query.name for query in queries]
+
+
+def test_a_format_keeps_the_checkpoint_of_its_letters(tmp_path):
+    long, text, avro = ("json", "n long"), ("json", "n string"), ("avro", "{}")
+    first, second = "orders~orders.bad", "orders~orders.bad~step0.rows"
+    assert queries_of(tmp_path, long) == [first]
+    assert queries_of(tmp_path, text, long) == [second, first]
+    assert queries_of(tmp_path, text) == [second]
+    # The schema of the only reader was changed: it goes on where the letters of a format without readers ended.
+    assert queries_of(tmp_path, ("json", "n int")) == [first]
+    assert queries_of(tmp_path, avro, text, ("json", "n int")) == ["orders~orders.bad~2", second, first]
+    assert queries_of(tmp_path, ("avro", "[]")) == ["orders~orders.bad~2"]
+    # A checkpoint of an earlier version has no note: the order of its steps named the queries.
+    (tmp_path / "ottla.letters.json").unlink()
+    assert queries_of(tmp_path, text, long) == [first, "orders~orders.bad~step1.rows"]
+    assert queries_of(tmp_path, long, text) == ["orders~orders.bad~step1.rows", first]
+    (tmp_path / "ottla.letters.json").write_text("{")
+    with pytest.raises(UserError, match=r"ottla.letters.json is not JSON"):
+        queries_of(tmp_path, long)
 
 
 def test_a_table_has_no_older_value_for_a_key_that_cannot_be_decoded(spark, topics, committed, tmp_path):

@@ -96,6 +96,26 @@ def test_two_drivers_that_commit_one_version(lake, monkeypatch):
     assert lake.numbers() == [1, 2]
 
 
+def test_two_connectors_that_commit_one_version(lake, monkeypatch):
+    """One was paused, and thought dead. pyiceberg's own retry would append its rows beside those of the other."""
+    one, two = lake.sink(), lake.sink()
+    one.put(pa.Table.from_batches([batch(1)]), Work(application="app/1", version=0))
+    commit, between, answers = SqlCatalog.commit_table, [], []
+
+    def slower(self, *args, **more):
+        if not between:
+            between.append("the other commits first")
+            answers.append(one.put(pa.Table.from_batches([batch(2)]), Work(application="app/1", version=1)))
+        return commit(self, *args, **more)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", slower)
+    answers.append(two.put(pa.Table.from_batches([batch(2)]), Work(application="app/1", version=1)))
+    assert lake.numbers() == [1, 2]
+    assert answers == [True, False]
+    assert two.put(pa.Table.from_batches([batch(3)]), Work(application="app/1", version=2))
+    assert lake.numbers() == [1, 2, 3]
+
+
 def test_markers_of_an_earlier_version_count(lake):
     lake.sink().put(pa.Table.from_batches([batch(1)]), Work(application="app/1", version=7))
     lake.run(7, [batch(1)])

@@ -39,7 +39,7 @@ def test_a_query_is_a_group_with_its_positions(spark, topics, tmp_path, monkeypa
         PipelineRun(spark, pipeline, chosen).once()
         with observe.connected(topics.servers) as cluster:
             committed = committed_offsets(cluster, f"{name}.copy")
-            ends = {where: end for where, end in collect(cluster).ends().items() if where[0] == source}
+            ends = {where: end for where, end in collect(cluster).ends.items() if where[0] == source}
         assert committed == ends
         assert sum(committed.values()) == sent + more
         return len(list((tmp_path / name / "copy" / "commits").glob("[0-9]*")))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ottla.model.user_error import UserError
-from ottla.pipelines import shipping
+from ottla.pipelines import session, shipping
+from ottla.pipelines.carried import carried_function, carried_processor, carried_source
 from ottla.pipelines.shipping import archive_settings
 from ottla.pipelines.submit import main, parser
 
@@ -73,10 +74,10 @@ def test_words_of_submit(tmp_path):
     with pytest.raises(UserError, match=r"names /nowhere\.tar\.gz, and there is no such file"):
         archive_settings("/nowhere.tar.gz")
     (tmp_path / "e.tar.gz").touch()
-    assert archive_settings(f"{tmp_path}/e.tar.gz") == {
-        "spark.archives": f"{tmp_path}/e.tar.gz#environment",
-        "spark.pyspark.python": "./environment/bin/python",
-    }
+    settings = archive_settings(f"{tmp_path}/e.tar.gz")
+    assert settings["spark.archives"] == f"{tmp_path}/e.tar.gz#environment"
+    assert settings["spark.executorEnv.PATH"].split(":")[0] == "./environment/bin"
+    assert "/usr/bin" in settings["spark.executorEnv.PATH"].split(":"), "executors need the commands of the system, too"
     file = tmp_path / "shop.py"
     file.write_text("from ottla.pipelines import Pipeline\na, b = Pipeline('a'), Pipeline('b')\n")
     words = [str(file), "-b", "log:1", "--checkpoints", f"{tmp_path}/c"]
@@ -87,6 +88,120 @@ def test_words_of_submit(tmp_path):
     with pytest.raises(UserError, match="--conf 'x' is not NAME=VALUE"):
         main([*words, "--conf", "x"])
     assert parser().parse_args(words).once is False
+
+
+def test_an_archive_is_for_a_cluster(tmp_path):
+    (tmp_path / "e.tar.gz").touch()
+    for master in (None, "local", "local[2]"):
+        with pytest.raises(UserError, match="--archive is for executors of a cluster"):
+            session.spark(master, archive=f"{tmp_path}/e.tar.gz")
+
+
+def test_spark_submit_must_run_the_python_of_path(tmp_path, monkeypatch):
+    """Its JVM resolves `python3` by PATH on the driver's machine, and runs already."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "before")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        UserError, match=f"it is None, and spark-submit runs .* Put {Path(sys.executable).parent} first"
+    ):
+        session._name_python_of_archive()
+    (tmp_path / "python3").write_text("#!/bin/sh\n")
+    (tmp_path / "python3").chmod(0o755)
+    with pytest.raises(UserError, match=f"it is {tmp_path}/python3"):
+        session._name_python_of_archive()
+    assert os.environ["PYSPARK_PYTHON"] == "before"
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{tmp_path}")
+    session._name_python_of_archive()
+    assert os.environ["PYSPARK_PYTHON"] == "python3"
+
+
+CARRIED = """
+import pickle, sys, tempfile
+sys.path = [path for path in sys.path if not path.endswith("/src")]
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
+tempfile.tempdir = sys.argv[1]
+try:
+    import ottla
+except ImportError:
+    pass
+else:
+    raise SystemExit("this Python has an Ottla")
+source, function, processor = pickle.load(open(sys.argv[2], "rb"))
+kind = sys.argv[3]
+if kind == "source":
+    made = source({"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:9", "includeHeaders": "true"})
+    from pyspark.sql.types import StructType
+    assert source.name() == "ottla" and "headers" in made.schema(), made.schema()
+    print(type(made.streamReader(StructType())).__module__)
+elif kind == "function":
+    function("batch", 1)
+    function("batch", 2)
+else:
+    class Handle:
+        def getValueState(self, *_):
+            class Value:
+                get = staticmethod(lambda: None)
+                update = clear = staticmethod(lambda *_: None)
+            return Value
+    processor.init(Handle())
+    print(list(processor.handleInputRows((None,), iter([]), None)))
+    processor.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"),
+    [("source", "ottla.pipelines.reader"), ("function", "1 batch 1 zip\n2 batch 2 zip"), ("processor", "[]")],
+)
+def test_what_a_connect_server_gets_brings_its_ottla_along(tmp_path, kind, output):
+    from pyspark.cloudpickle import dumps
+
+    from ottla.pipelines import keyed_state
+
+    calls = 0
+
+    def count(batch, number):
+        nonlocal calls
+        calls += 1
+        import ottla.pipelines.positions
+
+        print(calls, batch, number, "zip" if ".zip/" in ottla.pipelines.positions.__file__ else "installed")
+
+    processor = keyed_state.StreamTableJoin(keep_unmatched=True, emit_on_table_change=False)
+    parts = carried_source(), carried_function(count), carried_processor(processor)
+    (tmp_path / "parts").write_bytes(dumps(parts))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CARRIED, str(tmp_path), str(tmp_path / "parts"), kind],
+        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.strip() == output, done.stderr
+    (folder,) = tmp_path.glob("ottla-carried-*")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_folder_of_others_is_not_unpacked_into(tmp_path):
+    from pyspark.cloudpickle import dumps
+
+    (tmp_path / f"ottla-carried-{os.getuid()}").mkdir()
+    (tmp_path / f"ottla-carried-{os.getuid()}").chmod(0o777)
+    (tmp_path / "parts").write_bytes(dumps((carried_source(), carried_function(print), None)))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CARRIED, str(tmp_path), str(tmp_path / "parts"), "function"],
+        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert "is not a folder that only this user can write" in done.stderr
+
+
+def test_a_run_loads_no_data_source():
+    """PySpark 4.0 has no DataSourceArrowWriter, and runs pipelines through Spark's own connector."""
+    program = (
+        "import sys; import ottla.pipelines.submit, ottla.pipelines.joins\n"
+        "print(sorted(sys.modules.keys() & {'ottla.pipelines.' + name for name in ('writer', 'reader', 'datasource', "
+        "'outputs.writer', 'outputs.sources')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.soak

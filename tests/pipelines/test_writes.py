@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import time
 from collections import Counter
@@ -12,12 +14,17 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.connect.exactly_once import ExactlyOnce, Fenced
-from ottla.connect.markers import forget_markers
+from ottla.connect.markers import forget_markers, markers_of
 from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.transactions import Transactions
 from ottla.model.user_error import UserError
 from ottla.pipelines import writer
-from ottla.pipelines.unfinished import expired_batch, retention_ms, unfinished_batch
+from ottla.pipelines.build import RunSettings
+from ottla.pipelines.checkpoints import Checkpoint, HadoopFiles, LocalFiles
+from ottla.pipelines.pipeline import Pipeline
+from ottla.pipelines.ports import topic
+from ottla.pipelines.run import PipelineRun, StepFailed
+from ottla.pipelines.unfinished import expired_batch, local_unfinished_batch, retention_ms, unfinished_batch
 from ottla.pipelines.writer import BatchWriter, StreamWriter, write_options, write_task
 
 pytestmark = pytest.mark.timeout(600)
@@ -82,7 +89,7 @@ def test_a_replayed_batch_is_written_once(spark, topics, committed, tmp_path):
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(500)
 
     run()
     everything = Counter(f"v{n}".encode() for n in range(600))
@@ -139,7 +146,7 @@ def planned_before(checkpoint, batch, days):
     planned = json.loads(facts)
     planned["batchTimestampMs"] -= days * 86_400_000
     path.write_text("\n".join([version, json.dumps(planned), *ends]))
-    path.with_name(f".{batch}.crc").unlink()
+    path.with_name(f".{batch}.crc").unlink(missing_ok=True)
 
 
 def test_an_attempt_that_dies_leaves_nothing_and_a_zombie_cannot_commit(topics, committed):
@@ -196,7 +203,7 @@ def test_of_two_attempts_at_once_one_writes_and_neither_fails(topics, committed,
             pass  # a twin that begins and never comes to its end
         yield batches[0]
 
-    monkeypatch.setattr("ottla.pipelines.writer.TWIN_S", 1.0)
+    monkeypatch.setattr(ExactlyOnce, "timeout_s", 1.0)  # that of a transaction, 300 s or 900 s
     with pytest.raises(Fenced):
         write_task(options, dying(), name, 4)
     assert len(committed(name)) == len(rows)
@@ -212,12 +219,19 @@ class Tasks:
         self.topic = topics.new("split", partitions)
         self.options = write_options({"kafka.bootstrap.servers": topics.servers, "topic": self.topic}, SCHEMA)
         self._patch = monkeypatch
+        self.ids = itertools.count()
 
-    def run(self, batch, task, *rows, run="first", attempt=0):
+    def run(self, batch, task, *rows, run="first", attempt=0, attempt_id=None, **columns):
         local = {"sql.streaming.queryId": self.topic, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run}
-        context = SimpleNamespace(partitionId=lambda: task, attemptNumber=lambda: attempt, getLocalProperty=local.get)
+        ids = self.ids if attempt_id is None else itertools.repeat(attempt_id)
+        context = SimpleNamespace(
+            partitionId=lambda: task,
+            attemptNumber=lambda: attempt,
+            taskAttemptId=functools.partial(next, ids),
+            getLocalProperty=local.get,
+        )
         self._patch.setattr("ottla.pipelines.writer.TaskContext", SimpleNamespace(get=lambda: context))
-        batches = [pa.record_batch({"value": list(rows)})] if rows else []
+        batches = [pa.record_batch({"value": list(rows), **columns})] if rows else []
         return StreamWriter(self.options).write(iter(batches))
 
     def commit(self, batch, *messages):
@@ -269,6 +283,56 @@ def test_a_repeated_batch_with_more_tasks_is_right_when_written_tasks_have_the_s
     assert sorted(row["value"] for row in committed(tasks.topic)) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.parametrize("column", ["key", "_identity"])
+def test_a_repeated_row_keeps_its_identity_and_not_its_value(monkeypatch, topics, committed, column):
+    """A sum of doubles after a shuffle depends on the order of the additions, which differs from run to run."""
+    tasks = Tasks(monkeypatch, topics)
+    tasks.run(5, 0, "0.6000000000000001", "1.5", **{column: ["a", "b"]})
+    repeated = tasks.run(5, 0, "1.5", "0.6", run="second", **{column: ["b", "a"]})
+    assert (repeated.rows, repeated.skipped) == (2, True)
+    assert sorted(row["value"] for row in committed(tasks.topic)) == [b"0.6000000000000001", b"1.5"]
+    for others in (["a", "c"], ["a", "a"]):
+        with pytest.raises(UserError, match="its parallelism changed in the middle"):
+            tasks.run(5, 0, "0.6000000000000001", "1.5", run="third", **{column: others})
+
+
+def test_a_marker_of_an_earlier_version_counts_rows(monkeypatch, topics):
+    tasks = Tasks(monkeypatch, topics)
+    monkeypatch.setattr("ottla.connect.markers.Marker.to_json", lambda self: json.dumps(
+        {"format": 2, "version": self.version, "rows": self.rows, "bytes": self.size, "sum": 7}
+    ))  # fmt: skip
+    tasks.run(5, 0, "0.6000000000000001")
+    monkeypatch.undo()
+    assert Tasks.run(tasks, 5, 0, "0.6", run="second").skipped
+    with pytest.raises(UserError, match="its parallelism changed in the middle"):
+        tasks.run(5, 0, "a", "b", run="third")
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["with keys", "without keys"])
+def test_a_repeated_batch_may_have_other_doubles(spark, topics, committed, tmp_path, keyed):
+    """A random double differs at each run, as the last bit of a sum may."""
+    source = topics.new("doubles", 1)
+    target = f"{source}-out"
+    topics.send(source, [(None, b'{"n": %d}' % n) for n in range(19)] + [(None, b"{}")])
+    pipeline = Pipeline("doubles")
+
+    @pipeline.step(
+        reads={"rows": topic(source, value="json", schema="n long")},
+        writes=topic(target, value="json", key="n" if keyed else None),
+    )
+    def share(rows):
+        return rows.selectExpr("n", "rand() as share", "named_struct('half', rand()) as parts")
+
+    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path))
+    PipelineRun(spark, pipeline, settings).once()
+    first = sorted(row["value"] for row in committed(target))
+    forget_commit(tmp_path / "doubles" / "share", 0)
+    PipelineRun(spark, pipeline, settings).once()
+    assert sorted(row["value"] for row in committed(target)) == first
+    numbers = Counter(json.loads(value).get("n") for value in first)
+    assert numbers == Counter([None, *range(19)])
+
+
 def test_a_batch_job_with_a_name_checks_its_empty_tasks_too(monkeypatch, topics):
     monkeypatch.setattr("ottla.pipelines.writer.TaskContext", SimpleNamespace(get=lambda: None))
     name = topics.new("job", 1)
@@ -311,6 +375,25 @@ def test_an_empty_task_costs_nothing_after_the_first_batch_of_a_run(monkeypatch,
     assert entered[4:] == [(0, 6)]
 
 
+def test_a_resubmitted_stage_counts_attempts_from_0_again(monkeypatch, topics, committed):
+    """An executor is lost after its task has written; Spark runs the stage again. The task has the attempt number 0."""
+    tasks, listed = Tasks(monkeypatch, topics), []
+    monkeypatch.setattr(writer, "markers_of", lambda *words: listed.append(1) or markers_of(*words))
+    tasks.commit(5, tasks.run(5, 0), tasks.run(5, 1))  # the first batch of a run
+    listed.clear()
+    tasks.commit(6, tasks.run(6, 0, "a", attempt_id=40), tasks.run(6, 1, attempt_id=41))
+    assert listed == [], "each task ran once: the ids have no gap"
+    lost = tasks.run(7, 1, "c", attempt_id=51)
+    tasks.commit(7, tasks.run(7, 0, "b", attempt_id=50), tasks.run(7, 1, "c", attempt_id=52))
+    assert lost.rows == 1
+    assert sorted(row["value"] for row in committed(tasks.topic)) == [b"a", b"b", b"c"]
+    tasks.run(8, 1, "d", attempt_id=61)
+    with pytest.raises(
+        UserError, match="was written by task 1 with 1 rows, and now has no rows: the query or its para"
+    ):
+        tasks.commit(8, tasks.run(8, 0, "d", attempt_id=60), tasks.run(8, 1, attempt_id=62))
+
+
 def test_a_transaction_opens_when_the_rows_of_a_task_are_ready(monkeypatch, topics, committed):
     """A task of ten minutes would never commit in a transaction of five."""
     tasks, events = Tasks(monkeypatch, topics), []
@@ -341,22 +424,60 @@ def test_a_transaction_opens_when_the_rows_of_a_task_are_ready(monkeypatch, topi
     assert [row["value"] for row in committed(tasks.topic)] == [b"a", b"b", b"c"] * 2
 
 
-def test_a_batch_is_expired_when_brokers_may_have_removed_its_first_markers(tmp_path, topics):
+def test_a_batch_is_expired_when_brokers_may_have_removed_its_first_markers(spark, tmp_path, topics):
     client = {"bootstrap.servers": topics.servers}
     week_ms = 7 * 86_400_000
     assert retention_ms(client) == week_ms
+    query = tmp_path / "p" / "query"
     for name in ("offsets", "commits"):
-        (tmp_path / name).mkdir()
-    assert unfinished_batch(str(tmp_path)) is None
-    (tmp_path / "offsets" / "9").write_text('v1\n{"batchTimestampMs":1000}\n{}')
-    (tmp_path / "offsets" / "10").write_text('v1\n{"batchTimestampMs":2000}\n{}')
-    (tmp_path / "commits" / "9").touch()
-    for checkpoint in (str(tmp_path), tmp_path.as_uri()):
-        assert expired_batch(client, checkpoint, 1999 + week_ms) is None
-        assert expired_batch(client, checkpoint, 2000 + week_ms) == 10
-    assert expired_batch(client, f"s3a://bucket{tmp_path}", 2000 + week_ms) is None
-    (tmp_path / "commits" / "10").touch()
-    assert expired_batch(client, str(tmp_path), 2000 + week_ms) is None
+        (query / name).mkdir(parents=True)
+    local = Checkpoint(LocalFiles(), f"{tmp_path}/p")
+    checkpoints = [local, Checkpoint(HadoopFiles(spark, f"file:{tmp_path}"), f"file:{tmp_path}/p")]
+    assert [unfinished_batch(checkpoint, "query") for checkpoint in checkpoints] == ["", ""]
+    (query / "offsets" / "9").write_text('v1\n{"batchTimestampMs":1000}\n{}')
+    (query / "offsets" / "10").write_text('v1\n{"batchTimestampMs":2000}\n{}')
+    (query / "commits" / "9").touch()
+    assert [unfinished_batch(checkpoint, "query") for checkpoint in checkpoints] == ["10:2000", "10:2000"]
+    assert [local_unfinished_batch(place) for place in (str(query), query.as_uri(), f"s3a:/{query}", "")] == [
+        "10:2000", "10:2000", "", "",
+    ]  # fmt: skip
+    assert expired_batch(client, "10:2000", 1999 + week_ms) is None
+    assert expired_batch(client, "10:2000", 2000 + week_ms) == 10
+    assert expired_batch(client, "", 2000 + week_ms) is None
+    (query / "offsets" / "11").write_text("v1")
+    assert unfinished_batch(local, "query") == ""  # half a file, which Spark reports
+    (query / "offsets" / "11").unlink()
+    (query / "commits" / "10").touch()
+    assert [unfinished_batch(checkpoint, "query") for checkpoint in checkpoints] == ["", ""]
+
+
+@pytest.mark.parametrize("mode", ["append", "update"], ids=["stream writer", "foreachBatch"])
+def test_markers_of_a_remote_checkpoint_expire_too(spark, topics, tmp_path, mode):
+    """A writer cannot open the checkpoint, so the pipeline reads which batch is unfinished and since when."""
+    mounts = spark.sparkContext._jsc.hadoopConfiguration()
+    mounts.set(f"fs.viewfs.mounttable.{mode}.link./c", tmp_path.as_uri())
+    source = topics.new("far", 1)
+    topics.send(source, [(None, b'{"n": 1}')])
+    pipeline = Pipeline(f"far-{mode}")
+
+    @pipeline.step(
+        reads={"rows": topic(source, value="json", schema="n long")},
+        writes=topic(f"{source}-out", value="json", key="n"),
+        output_mode=mode,
+    )
+    def copy(rows):
+        return rows.select("n")
+
+    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=f"viewfs://{mode}/c")
+    PipelineRun(spark, pipeline, settings).once()
+    checkpoint = tmp_path / f"far-{mode}" / "copy"
+    forget_commit(checkpoint, 0)
+    planned_before(checkpoint, 0, days=8)
+    PipelineRun(spark, pipeline, settings).once()  # its marker is there, however old the batch is
+    forget_commit(checkpoint, 0)
+    assert forget_markers({"bootstrap.servers": topics.servers}, query_id(checkpoint))
+    with pytest.raises(StepFailed, match=r"the markers of batch 0 of .* are gone"):
+        PipelineRun(spark, pipeline, settings).once()
 
 
 def test_a_record_that_the_broker_refuses_is_an_error(topics, committed):

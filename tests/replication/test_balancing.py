@@ -25,6 +25,10 @@ def test_a_drained_broker_is_empty_and_nothing_else_moves(seed, brokers, partiti
     if factor == brokers and partitions:
         with pytest.raises(ImpossiblePlan):
             plan_drain(nodes, current, 1)
+        if factor > 1:
+            fewer = plan_drain(nodes, current, 1, allow_fewer=True)
+            expected = {p: tuple(r for r in replicas if r != 1) for p, replicas in current.items() if 1 in replicas}
+            assert fewer == expected
         return
     plan = plan_drain(nodes, current, 1)
     for partition, replicas in {**current, **plan}.items():

@@ -112,8 +112,8 @@ def test_memory_follows_what_arrived_not_what_was_announced(arrived):
     buffer = FrameBuffer(BufferPool(), 100 * 1024 * 1024)
     stream = (struct.pack(">i", 100 * 1024 * 1024) + bytes(arrived))[:arrived]
     assert feed(buffer, stream, [50_000]) == []
-    assert buffer._own is not None
-    assert len(buffer._own) <= len(BufferPool().take(4 * arrived))  # fourfold, in the pool's sizes
+    assert buffer.own is not None
+    assert len(buffer.own) <= len(BufferPool().take(4 * arrived))  # fourfold, in the pool's sizes
 
 
 def test_a_growing_frame_is_copied_a_few_times_only():
@@ -143,7 +143,7 @@ def test_buffers_return_to_the_pool():
     for _ in range(3):
         buffer = FrameBuffer(pool, MAX_FRAME)
         feed(buffer, struct.pack(">i", 100) + b"half", [])
-        own = buffer._own
+        own = buffer.own
         assert own is not None
         buffer.release()
         assert pool.take(100) is own

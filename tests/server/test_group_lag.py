@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.cli.commands import ottla
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets
 from ottla.client.settings import client_settings
@@ -100,6 +103,46 @@ def test_the_console_says_the_same() -> None:
                 return ours == told == 5 and our_seconds == pytest.approx(seconds, abs=5)
 
             eventually(lambda: [lag(address, "g", "t"), lag(theirs, "g", "t")], same)
+
+
+def test_a_member_without_a_commit_counts_from_the_start_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node, the console, `ottla group describe` and `ottla top` by one rule, and times before their own start."""
+    address = f"127.0.0.1:{free_port()}"
+    with Broker(properties={"ottla.http.listener": address}) as broker:
+        servers = broker.bootstrap_servers
+        make_topic(servers, "t")
+        now = int(time.time() * 1000)
+        produce(servers, "t", *[now - 3 * HOUR_MS] * 7)
+        commit(servers, "reader", {("t", 0): 3})
+        consumer = Consumer({
+            "bootstrap.servers": servers, "group.id": "member", "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        })  # fmt: skip
+        try:
+            consumer.subscribe(["t"])
+            while consumer.consume(1, 1.0) == []:
+                pass
+            with ServedConsole(bootstrap_servers=servers) as console:
+                for place in (address, console.url.removeprefix("http://")):
+                    eventually(lambda place=place: uncommitted(place, "member", "t"), lambda records: records == 7)
+                    assert lag(place, "member", "t") == (None, None)
+                    assert lag(place, "reader", "t") == (4, pytest.approx(3 * 3600, abs=100))
+            monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", servers)
+            described = json.loads(CliRunner().invoke(ottla, ["group", "describe", "member", "-o", "json"]).stdout)
+            (row,) = described["partitions"]
+            assert (described["lag"], row["offset"], row["lag"], row["counts_from"]) == (7, None, 7, "start")
+            assert row["behind_s"] == pytest.approx(3 * 3600, abs=100)
+            shown = CliRunner().invoke(ottla, ["top", "--count", "1"]).stdout
+            lines = {line.split()[1]: line for line in shown.splitlines() if "│" in line}
+            assert "7 *" in lines["member"], shown
+            assert "3 h" in lines["reader"], shown
+        finally:
+            consumer.close()
+
+
+def uncommitted(address: str, group: str, topic: str) -> float | None:
+    labels = (("group", group), ("partition", "0"), ("topic", topic))
+    return samples(get(address, "/metrics")).get(("ottla_group_uncommitted_records", labels))
 
 
 @pytest.mark.timeout(180)

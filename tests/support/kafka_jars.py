@@ -120,8 +120,10 @@ def _pom(wanted: Sequence[str]) -> str:
         for g, a, v in (name.split(":") for name in wanted)
     )
     return (
-        "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>k</artifactId>"
-        f"<version>1</version><dependencies>{entries}</dependencies></project>"
+        "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>k</artifactId><version>1</version>"
+        # The versions also hold for what other artifacts ask for, some of which was never published.
+        f"<dependencyManagement><dependencies>{entries}</dependencies></dependencyManagement>"
+        f"<dependencies>{entries}</dependencies></project>"
     )
 
 

@@ -165,7 +165,7 @@ class Reader:
         self.uvarint()
         for field in tagged:
             self.lines.insert(0, f"{local(field)}: {annotation(field)} = {default_value(field)}")
-        self.lines += ["for _ in tag_numbers(n):", "    tag, pos = read_uvarint(buf, pos)"]
+        self.lines += ["for _ in tag_numbers(n) if n else ():", "    tag, pos = read_uvarint(buf, pos)"]
         self.lines.append("    size, pos = read_uvarint(buf, pos)")
         keyword = "if"
         for field in tagged:

@@ -175,7 +175,10 @@ class Connection:
         request: Message,
         correlation_id: int,
     ) -> None:
-        response = await self.dispatcher.settle(answer, route, context, request)
+        try:
+            response = await answer
+        except Exception as error:  # noqa: BLE001 - the dispatcher makes an answer of it
+            response = self.dispatcher.settled(route, context, request, error)
         self._answer(response, route, context, correlation_id)
 
     def _answer(
@@ -184,29 +187,42 @@ class Connection:
         self._pending = None
         self.busy = False
         if response is None:
-            self._answered(None, context)
+            self._answered(None)
             return
+        try:
+            if context.is_large:
+                self._answer_in_slices(response, route, context, correlation_id)
+                return
+            finished = response.finish() if isinstance(response, Unfinished) else response
+            self.peer.send(route.frame(finished, context.version, correlation_id))
+        except (CloseConnection, TooMuchWorkError) as error:
+            self.refuse(str(error))
+        else:
+            self._answered(context)
 
-        def frame(_job: Job[Pieces] | None = None) -> Pieces:
+    def _answer_in_slices(
+        self,
+        response: Message | Unfinished[Message],
+        route: Route,
+        context: RequestContext[NodePlane],
+        correlation_id: int,
+    ) -> None:
+        def frame(_job: Job[Pieces]) -> Pieces:
             finished = response.finish() if isinstance(response, Unfinished) else response
             return route.frame(finished, context.version, correlation_id)
 
-        try:
-            if context.is_large:
-                self.dispatcher.in_slices(self, frame, lambda pieces: self._answered(pieces, context))
-            else:
-                self._answered(frame(), context)
-        except (CloseConnection, TooMuchWorkError) as error:
-            self.refuse(str(error))
-
-    def _answered(self, pieces: Pieces | None, context: RequestContext[NodePlane]) -> None:
-        if pieces is not None:
+        def answered(pieces: Pieces) -> None:
             self._pending = None
             self.busy = False
             self.peer.send(pieces)
-            metrics = context.broker.metrics
-            if metrics is not None:
-                metrics.answered(context)
+            self._answered(context)
+
+        self.dispatcher.in_slices(self, frame, answered)
+
+    def _answered(self, context: RequestContext[NodePlane] | None) -> None:
+        """The request is done, without an answer if there is no context: the peer's next request may come."""
+        if context is not None and context.broker.metrics is not None:
+            context.broker.metrics.answered(context)
         if self.throttle_ms:
             self.mute(self.throttle_ms)
         else:

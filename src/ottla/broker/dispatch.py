@@ -6,7 +6,7 @@ A handler is imported when its API is first called, so that a node starts withou
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ from ottla.broker.acl_request_checks import acl_request_check
 from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import Handle, RequestContext
-from ottla.broker.deferred import Answer, Resolution
+from ottla.broker.deferred import Answer
 from ottla.broker.login.failed_logins import FailedLogins
 from ottla.broker.slices import Job, Slices
 from ottla.env.logging import get_logger
@@ -73,11 +73,15 @@ class Route:
         """The response as byte pieces (and file regions), length prefix first."""
         try:
             return encode_response(response, version, correlation_id)
-        except TooMuchWorkError:
-            raise
         except Exception as error:  # a bug of the handler: the peer must not wait for this answer for ever
-            log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
-            raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
+            raise self.unwritable(response, version, error) from error
+
+    def unwritable(self, response: Message, version: int, error: Exception) -> Exception:
+        """What to raise for an answer that cannot be encoded: a bug of the handler, or an answer above the limit."""
+        if isinstance(error, TooMuchWorkError):
+            return error
+        log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
+        return CloseConnection(f"{type(response).__name__} v{version} cannot be written")
 
     def failure(self, request: Message, error: KafkaError) -> Message:
         """This API's response that carries only the error; the handlers set per-item errors."""
@@ -90,9 +94,8 @@ class Route:
         raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}: {error.message}")
 
 
-_Served: TypeAlias = "tuple[Route, RequestContext[NodePlane], Message, int, Answer[Any], Pieces | None]"
-"""Route, context, request, correlation id, the handler's answer, and its bytes if the answer is there at once. A plain
-tuple: every request makes one."""
+_Served: TypeAlias = "tuple[Message, Answer[Any], Pieces | None]"
+"""Of a large request: the request, the handler's answer, and its bytes if the answer is there at once."""
 
 
 def _small_request(route: Route, frame: memoryview, pos: int, version: int) -> Message | None:
@@ -148,19 +151,54 @@ class Dispatcher:
                 request = route.request.decode(frame, pos, version)[0]
             else:
                 request = _small_request(route, frame, pos, version)
-        if request is not None and (route.is_large is None or not route.is_large(context, request)):
-            self._deliver(self._serve(route, context, request, len(frame), correlation_id))
+        if request is None or (route.is_large is not None and route.is_large(context, request)):
+            self._dispatch_large(route, context, frame, pos, correlation_id)
             return
+        response = self._handled(route, context, request, len(frame))
+        if response.__class__ is not route.response:
+            if response is not None:
+                connection.wait_for(response, route, context, request, correlation_id)
+            return
+        try:
+            pieces = encode_response(response, version, correlation_id)
+        except Exception as error:  # as in `Route.frame`, without its call
+            raise route.unwritable(response, version, error) from error
+        connection.peer.send(pieces)
+        if connection.throttle_ms or self.broker.metrics is not None:
+            self._sent(context)
+
+    def _sent(self, context: RequestContext[NodePlane]) -> None:
+        connection = context.connection
+        if connection.throttle_ms:
+            connection.mute(connection.throttle_ms)
+        if self.broker.metrics is not None:
+            self.broker.metrics.answered(context)
+
+    def _dispatch_large(
+        self, route: Route, context: RequestContext[NodePlane], frame: memoryview, pos: int, correlation_id: int
+    ) -> None:
         context.is_large = True
         copy = memoryview(bytearray(frame))  # the receive buffer has other frames in it when the next slice is done
 
         def work(job: Job[_Served]) -> _Served:
-            request, _ = route.request.decode(copy, pos, version)
+            request, _ = route.request.decode(copy, pos, context.version)
             job.interruptible = False  # what a handler has begun is not left half done
             job.allow(self.broker.config.ottla_response_max_elements)
-            return self._serve(route, context, request, len(copy), correlation_id, job)
+            response = self._handled(route, context, request, len(copy))
+            if response.__class__ is not route.response:
+                return request, response, None
+            job.interruptible = True
+            return request, response, route.frame(response, context.version, correlation_id)
 
-        self.in_slices(connection, work, self._deliver, changes=route.changes)
+        def deliver(served: _Served) -> None:
+            request, response, pieces = served
+            if pieces is not None:
+                context.connection.peer.send(pieces)
+                self._sent(context)
+            elif response is not None:
+                context.connection.wait_for(response, route, context, request, correlation_id)
+
+        self.in_slices(context.connection, work, deliver, changes=route.changes)
 
     def in_slices(
         self,
@@ -180,91 +218,46 @@ class Dispatcher:
         else:
             connection.wait_for_job(job, lambda: deliver(job.result()))
 
-    def _serve(
-        self,
-        route: Route,
-        context: RequestContext[NodePlane],
-        request: Message,
-        size: int,
-        correlation_id: int,
-        job: Job[_Served] | None = None,
-    ) -> _Served:
-        """The handler's answer, and its bytes if it is there at once. Sends nothing."""
+    def _handled(self, route: Route, context: RequestContext[NodePlane], request: Message, size: int) -> Answer[Any]:
+        """The handler's answer. Sends nothing."""
         if route.check is not None and route.check(request):
             raise CloseConnection(f"{type(request).__name__} has an unknown (0) type, pattern, operation or permission")
-        metrics = self.broker.metrics
-        if metrics is not None:
-            metrics.started(context)
+        broker = self.broker
+        if broker.metrics is not None:
+            broker.metrics.started(context)
         try:
             handle = route.handle if self._open else partial(self._guarded, route.handle)
-            if self.broker.audit is not None:
-                handle = partial(self.broker.audit.around, handle)
-            quotas = self.broker.quotas
-            if quotas is None:
-                response = handle(context, request)
-            else:
-                response = quotas.around(context, request, size, handle)
+            if broker.audit is not None:
+                handle = partial(broker.audit.around, handle)
+            if broker.quotas is None:
+                return handle(context, request)
+            return broker.quotas.around(context, request, size, handle)
         except KafkaError as error:
-            response = route.failure(request, error)
+            return route.failure(request, error)
         except (CloseConnection, DecodeError, TooMuchWorkError):
             raise
         except Exception as error:  # noqa: BLE001 - the dispatcher is where a handler's bug becomes an answer
-            response = self._bug(route, request, error)
-        pieces = None
-        if response.__class__ is route.response:
-            if job is not None:
-                job.interruptible = True
-            pieces = route.frame(response, context.version, correlation_id)
-        return route, context, request, correlation_id, response, pieces
+            return self._bug(route, request, error)
 
-    def _deliver(self, served: _Served) -> None:
-        route, context, request, correlation_id, response, pieces = served
-        if response is None:
-            return
-        connection = context.connection
-        if pieces is None:
-            connection.wait_for(response, route, context, request, correlation_id)
-            return
-        connection.peer.send(pieces)
-        if connection.throttle_ms:
-            connection.mute(connection.throttle_ms)
-        if self.broker.metrics is not None:
-            self.broker.metrics.answered(context)
-
-    async def settle(
-        self,
-        answer: Awaitable[Resolution[Message]],
-        route: Route,
-        context: RequestContext[NodePlane],
-        request: Message,
-    ) -> Resolution[Message]:
-        """Await a handler's answer; errors become the API's error response."""
-        try:
-            return await answer
-        except KafkaError as error:
-            return self._settle_failure(route, context, request, error)
-        except CloseConnection as error:
-            context.connection.refuse(str(error))
-            return None
-        except Exception as error:  # noqa: BLE001 - as in dispatch
-            self._log_bug(route, error)
-            return self._settle_failure(route, context, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def _settle_failure(
-        self, route: Route, context: RequestContext[NodePlane], request: Message, error: KafkaError
+    def settled(
+        self, route: Route, context: RequestContext[NodePlane], request: Message, error: Exception
     ) -> Message | None:
+        """The answer of a handler that failed while it was awaited: the API's error response; None when the peer is
+        disconnected instead.
+        """
         try:
-            return route.failure(request, error)
+            if isinstance(error, CloseConnection):
+                raise error
+            if isinstance(error, KafkaError):
+                return route.failure(request, error)
+            return self._bug(route, request, error)
         except CloseConnection as close:
             context.connection.refuse(str(close))
             return None
 
     def _bug(self, route: Route, request: Message, error: Exception) -> Message:
-        self._log_bug(route, error)
-        return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def _log_bug(self, route: Route, error: Exception) -> None:
         log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
+        return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _unsupported_api_versions(self, route: Route, correlation_id: int) -> Pieces:
         """The answer to an unsupported version of ApiVersions: v0 body, error 35, and the supported range (KIP-511)."""

@@ -158,13 +158,17 @@ class Slices:
         self._schedule()
         return job
 
-    def run(self, work: Callable[[], ResultT], on_done: Callable[[ResultT | None, Exception | None], None]) -> None:
-        """Work of the node itself, whose size was checked before. `on_done` gets the result, or the exception."""
+    def run(
+        self, work: Callable[[], ResultT], on_done: Callable[[ResultT | None, Exception | None], None]
+    ) -> tuple[ResultT | None, Exception | None] | None:
+        """Work of the node itself, whose size was checked before. Returns its result and its exception if the first slice
+        has done the work; otherwise `on_done` gets them.
+        """
         job: Job[ResultT] = self.start(lambda _job: work(), sys.maxsize)
         if job.done:
-            on_done(*job.outcome())
-        else:
-            job.then(lambda: on_done(*job.outcome()))
+            return job.outcome()
+        job.then(lambda: on_done(*job.outcome()))
+        return None
 
     def _schedule(self) -> None:
         """One turn to come, whatever the number of jobs: a job that ends may start the next one of its connection."""

@@ -33,6 +33,9 @@ class _Load:
             self.replicas.update(replicas)
             self.leaders[replicas[0]] += 1
 
+    def has_room(self, replicas: int) -> bool:
+        return replicas <= len(self.racks)
+
     def best_for(self, partition: Partition, others: tuple[int, ...]) -> int:
         """The broker for one more replica beside `others`: a rack of its own first, then the fewest replicas."""
         candidates = [broker for broker in self.racks if broker not in others]
@@ -45,19 +48,40 @@ class _Load:
         return min(candidates, key=lambda b: (self.racks[b] in taken, self.replicas[b], self.leaders[b], b))
 
 
-def plan_drain(brokers: Iterable[BrokerInfo], current: Assignment, node: int) -> Assignment:
-    """New replicas for everything that is on `node`, so that nothing is left there."""
+def plan_drain(
+    brokers: Iterable[BrokerInfo], current: Assignment, node: int, *, allow_fewer: bool = False
+) -> Assignment:
+    """New replicas for everything that is on `node`, so that nothing is left there.
+
+    With `allow_fewer`, a partition for which the other nodes are too few has one replica less.
+    """
     load = _Load((broker for broker in brokers if broker.id != node), current)
+    without_room = sorted(p for p, replicas in current.items() if node in replicas and not load.has_room(len(replicas)))
+    stuck = [partition for partition in without_room if not allow_fewer or len(current[partition]) == 1]
+    if stuck:
+        raise ImpossiblePlan(_no_room(node, stuck, current, len(load.racks)))
     plan: Assignment = {}
     for partition, replicas in sorted(current.items()):
         if node in replicas:
             remaining = tuple(replica for replica in replicas if replica != node)
+            if not load.has_room(len(replicas)):
+                plan[partition] = remaining
+                continue
             new = load.best_for(partition, remaining)
             plan[partition] = tuple(new if replica == node else replica for replica in replicas)
             load.replicas[new] += 1
             if replicas[0] == node:
                 load.leaders[new] += 1
     return plan
+
+
+def _no_room(node: int, stuck: list[Partition], current: Assignment, others: int) -> str:
+    topic, index = stuck[0]
+    return (
+        f"node {node} cannot be drained, and nothing was moved: {len(stuck)} partitions have more replicas than the "
+        f"{others} other nodes can hold (such as {topic}-{index} with {len(current[stuck[0]])}). Start another node, or "
+        "repeat with --allow-fewer: these partitions then have one replica less"
+    )
 
 
 def plan_balance(brokers: Iterable[BrokerInfo], current: Assignment) -> Assignment:

@@ -69,10 +69,10 @@ class Cluster:
 
         return self.retried(name, attempt)
 
-    def node_attempt(self, node_id: int, request: Message, answer: type[Answer]) -> Answer:
+    def node_attempt(self, node_id: int, request: Message, answer: type[Answer], highest: int | None = None) -> Answer:
         """Ask a node once; ConnectionFailed or CallTimeout if it does not answer."""
         deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
-        return self._call(self.node(node_id, deadline), request, answer, deadline)
+        return self._call(self.node(node_id, deadline), request, answer, deadline, highest)
 
     def controller_call(
         self, name: str, request: Message, answer: type[Answer], error: Callable[[Answer], int] | None = None

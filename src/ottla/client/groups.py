@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import UnsupportedVersion, check, error_of
@@ -17,7 +17,12 @@ from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.list_groups_response import ListedGroup, ListGroupsResponse
 from ottla.protocol.primitives import DecodeError
 
+if TYPE_CHECKING:
+    from ottla.protocol.generated.consumer_group_describe_response import Assignment
+
 Partition = tuple[str, int]
+Owned = dict[str, frozenset[Partition]]
+"""By group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +110,40 @@ def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     return _describe_classic(cluster, group_id)
 
 
+def owned_partitions(cluster: Cluster, node: int, consumer: Sequence[str], classic: Sequence[str]) -> Owned:
+    """The partitions that members own, of many groups of one coordinator; without the groups that it refuses."""
+    from ottla.protocol.generated.consumer_group_describe_request import ConsumerGroupDescribeRequest
+    from ottla.protocol.generated.consumer_group_describe_response import ConsumerGroupDescribeResponse
+    from ottla.protocol.generated.describe_groups_request import DescribeGroupsRequest
+    from ottla.protocol.generated.describe_groups_response import DescribeGroupsResponse
+
+    owned: Owned = {}
+    if consumer:
+        request = ConsumerGroupDescribeRequest(list(consumer))
+        for row in cluster.node_call("describeConsumerGroups", node, request, ConsumerGroupDescribeResponse).groups:
+            if not row.error_code:
+                assignments = [_named_partitions(member.assignment) for member in row.members]
+                owned[row.group_id] = frozenset(place for places in assignments for place in places)
+    if classic:
+        old_request = DescribeGroupsRequest(list(classic))
+        for old in cluster.node_call("describeGroups", node, old_request, DescribeGroupsResponse).groups:
+            if not old.error_code and old.protocol_type in {"", "consumer"}:
+                assignments = [_classic_assignment(bytes(member.member_assignment)) for member in old.members]
+                owned[old.group_id] = frozenset(place for places in assignments for place in places)
+    return owned
+
+
+def _named_partitions(assignment: Assignment) -> tuple[Partition, ...]:
+    return tuple((topic.topic_name, row) for topic in assignment.topic_partitions for row in topic.partitions)
+
+
 def coordinator_of(cluster: Cluster, group_id: str, kind: int = 0) -> tuple[str, int, int]:
     return cluster.retried("findCoordinator", lambda deadline: cluster.coordinator(group_id, kind, deadline))
 
 
 def _describe_consumer(cluster: Cluster, group_id: str) -> GroupDescription:
     from ottla.protocol.generated.consumer_group_describe_request import ConsumerGroupDescribeRequest
-    from ottla.protocol.generated.consumer_group_describe_response import Assignment, ConsumerGroupDescribeResponse
+    from ottla.protocol.generated.consumer_group_describe_response import ConsumerGroupDescribeResponse
 
     answer = cluster.coordinator_call(
         "describeConsumerGroups",
@@ -122,9 +154,6 @@ def _describe_consumer(cluster: Cluster, group_id: str) -> GroupDescription:
     )
     group = answer.groups[0]
     check(group.error_code, group.error_message)
-
-    def partitions(assignment: Assignment) -> tuple[Partition, ...]:
-        return tuple((topic.topic_name, row) for topic in assignment.topic_partitions for row in topic.partitions)
 
     return GroupDescription(
         group_id=group_id,
@@ -140,8 +169,8 @@ def _describe_consumer(cluster: Cluster, group_id: str) -> GroupDescription:
                 instance_id=member.instance_id,
                 client_id=member.client_id,
                 host=member.client_host,
-                assignment=partitions(member.assignment),
-                target=partitions(member.target_assignment),
+                assignment=_named_partitions(member.assignment),
+                target=_named_partitions(member.target_assignment),
                 epoch=member.member_epoch,
                 upgraded={0: False, 1: True}.get(member.member_type),
             )

@@ -127,6 +127,15 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", unescaped_character, text)
 
 
+_JAAS_OPTION = re.compile(
+    r"""(\w+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s;]+))""",
+    re.DOTALL,
+)
+
+
 def jaas_options(text: str) -> dict[str, str]:
-    """The options of the first login module in a sasl.jaas.config."""
-    return {name: quoted or bare for name, quoted, bare in re.findall(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|([^\s;]+))", text)}
+    """The options of the first login module in a sasl.jaas.config; in a quoted value a backslash escapes a character."""
+    options = {}
+    for name, double, single, bare in _JAAS_OPTION.findall(text):
+        options[name] = bare or re.sub(r"\\(.)", r"\1", double or single, flags=re.DOTALL)
+    return options

@@ -4,7 +4,7 @@ A writer is named by (application, task) and each of its works by a rising versi
 transactional id is the name, so a new attempt fences the old one and ends what it left open. The marker (`markers.py`) is
 an offset that the transaction commits: it is there if and only if the records are. An attempt whose marker is there
 already writes nothing (Kafka Streams keeps its progress in the same place). The marker also keeps how many rows and bytes
-there were, and a checksum: the same work with other content is an error, not silence.
+there were, and a checksum of what identifies the rows: the same work with other rows is an error, not silence.
 
 A marker is needed until its version is noted elsewhere (Spark's commit log, a connector's position). If a version lasts
 longer than `KEEP_S`, the transaction of a later task commits the markers of earlier tasks again. Nothing else changes these
@@ -103,11 +103,11 @@ class ExactlyOnce:
         return None if marker is None or marker.version < self.version else marker
 
     def write(
-        self, records: Iterable[Outgoing], checksum: Callable[[], int | None] = lambda: None
+        self, records: Iterable[Outgoing], identities: Callable[[], int | None] = lambda: None
     ) -> WrittenRows | Marker:
         """All records and the marker become visible together; nothing of them when this raises.
 
-        Returns the marker of a successor that has written this version meanwhile. `checksum` is called when all records
+        Returns the marker of a successor that has written this version meanwhile. `identities` is called when all records
         were taken.
         """
         if self._transactions.renew():
@@ -121,7 +121,11 @@ class ExactlyOnce:
             written = sender.send(records)
             sender.flush()
             self._end(
-                {self._task: Marker(version=self.version, rows=written.rows, size=written.size, checksum=checksum())}
+                {
+                    self._task: Marker(
+                        version=self.version, rows=written.rows, size=written.size, identities=identities()
+                    )
+                }
                 | self._older_markers()
             )
         except BaseException as problem:  # any error: the transaction must not stay open; raised again below
@@ -181,6 +185,11 @@ class ExactlyOnce:
                 raise Fenced("another attempt at this work has begun; this one is fenced") from problem
         if too_long is not None:
             raise too_long from problem
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a transaction of any attempt at this work can last."""
+        return self._transactions.timeout_s
 
     def done_by_another(self, timeout_s: float) -> Marker | None:
         """What the attempt that fenced this one wrote, as soon as it has; None when it does not come to an end."""

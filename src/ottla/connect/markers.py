@@ -30,10 +30,11 @@ class Marker:
     rows: int = -1
     """-1 if the marker does not store it."""
     size: int = -1
-    checksum: int | None = None
+    identities: int | None = None
+    """A checksum of what identifies the rows; None if the marker does not store it."""
 
     def to_json(self) -> str:
-        content = {"rows": self.rows, "bytes": self.size, "sum": self.checksum}
+        content = {"rows": self.rows, "bytes": self.size, "identities": self.identities}
         return json.dumps({"format": _FORMAT, "version": self.version, **content})
 
     @classmethod
@@ -49,7 +50,7 @@ class Marker:
             version=offset - 1,
             rows=int(stored.get("rows", -1)),
             size=int(stored.get("bytes", -1)),
-            checksum=stored.get("sum"),
+            identities=stored.get("identities"),
         )
 
 

@@ -79,9 +79,14 @@ class Transactions:
         self._began_at = self._clock()
         return self._sender
 
+    @property
+    def timeout_s(self) -> float:
+        """What the broker has accepted."""
+        return float(self._settings["transaction.timeout.ms"]) / 1000
+
     def too_long(self) -> UserError | None:
         """The reason why the open transaction cannot commit, if it has been open for longer than its timeout."""
-        timeout_s = self._settings["transaction.timeout.ms"] / 1000
+        timeout_s = self.timeout_s
         if self._began_at is None or self._clock() - self._began_at < timeout_s:
             return None
         return UserError(

@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 
 Work = Callable[[], Any]
 Event = Generator[Work, Any, None]
+Outcome = tuple[Any, Exception | None]
+"""The result of the work, or the exception that the work raised."""
 OnDone = Callable[[Any, Exception | None], None]
-InSlices = Callable[[Work, OnDone], None]
-"""Run the work in slices, then call `OnDone` with its result, or with the exception that the work raised."""
+InSlices = Callable[[Work, OnDone], Outcome | None]
+"""Run the work in slices. Returns the outcome of work that one slice has done, and None for work that pauses: `OnDone`
+gets the outcome then.
+"""
+_START: Outcome = (None, None)
 
 
 class _Waiting(NamedTuple):
@@ -40,42 +45,42 @@ class ControllerEvents:
             _run_at_once(event)
             return
         (self._urgent if urgent else self._waiting).append(_Waiting(event, on_error))
-        self._drain()
+        if self._running is None:
+            self._drain(_START)
 
-    def _drain(self) -> None:
-        if self._draining:
+    def _drain(self, outcome: Outcome) -> None:
+        """Run the events, from `outcome` of the running event's work on, until a work pauses or no event waits."""
+        if self._draining or self._in_slices is None:
             return
         self._draining = True
         try:
-            while self._running is None and (self._urgent or self._waiting):
-                self._running = (self._urgent or self._waiting).popleft()
-                self._advance(None, None)
+            while self._running is not None or self._urgent or self._waiting:
+                if self._running is None:
+                    self._running = (self._urgent or self._waiting).popleft()
+                    outcome = _START
+                event, on_error = self._running
+                result, error = outcome
+                try:
+                    work = event.send(result) if error is None else event.throw(error)
+                except StopIteration:
+                    self._running = None
+                except Exception as failure:  # noqa: BLE001 - one event's failure ends that event, not the controller
+                    self._running = None
+                    on_error(failure)
+                else:
+                    next_outcome = self._in_slices(work, self._on_done)
+                    if next_outcome is None:
+                        return
+                    outcome = next_outcome
         finally:
             self._draining = False
             # Only a raised failure leaves events behind: the failure goes to the loop, and the other events run.
             if self._running is None and (self._urgent or self._waiting):
-                self._drain()
-
-    def _advance(self, result: Any, error: Exception | None) -> None:
-        """The next step of the running event: up to its next work, or to its end."""
-        running = self._running
-        if running is None or self._in_slices is None:
-            return
-        try:
-            work = running.event.send(result) if error is None else running.event.throw(error)
-        except StopIteration:
-            self._running = None
-        except Exception as failure:  # noqa: BLE001 - one event's failure ends that event, not the controller
-            self._running = None
-            running.on_error(failure)
-        else:
-            self._in_slices(work, self._on_done)
+                self._drain(_START)
 
     def _on_done(self, result: Any, error: Exception | None) -> None:
-        try:
-            self._advance(result, error)
-        finally:
-            self._drain()
+        """The running event's work had paused and is done now."""
+        self._drain((result, error))
 
 
 def _run_at_once(event: Event) -> None:

@@ -61,7 +61,8 @@ class LogOffsets:
         """Move the high watermark to `offset`, within the log; True when it changed. The high watermark goes back only
         by truncation or when a new leader sends a lower one.
         """
-        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         if offset == self.high_watermark:
             return False
         self.high_watermark = offset

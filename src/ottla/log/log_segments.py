@@ -101,7 +101,7 @@ class LogSegments(Sequence[Segment]):
         self, offset: Offset, max_bytes: int, max_offset: Offset, log_end_offset: Offset, *, min_one_batch: bool
     ) -> LogSlice:
         """Whole batches from the batch that holds `offset`, below `max_offset`; empty at and above `max_offset`."""
-        number = self.floor(offset)
+        number = len(self._segments) - 1 if offset >= self.active.base_offset else self.floor(offset)
         if offset >= max_offset:
             return LogSlice(None, 0, 0, offset, self._bases[max(number, 0)])
         segments = self._segments

@@ -14,6 +14,8 @@ from typing import Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
 
+FEW = 8
+"""A loop over fewer items need not go through `paced`: the generated codec and the hot path do not count so little."""
 GRAIN = 64
 """Units of work between two looks at the Pace."""
 

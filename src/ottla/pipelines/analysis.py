@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, StructType
 
+from ottla.connect.sinks.base import DELETED
+from ottla.model.errors import KafkaError
+from ottla.model.topic_names import check_topic_name
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.pipeline import Pipeline, Step, written_nodes
+from ottla.pipelines.options import read_options
+from ottla.pipelines.outputs.batch import check_table
+from ottla.pipelines.pipeline import Pipeline, Step, input_topics, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.topics import output_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +37,11 @@ _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
 def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> list[str]:
     """One sentence for each step that would fail."""
     reasons = []
+    try:
+        refuse_empty(pipeline)
+    except UserError as problem:
+        return [str(problem)]
     made_here = {node for step in pipeline.steps for node in written_nodes(step)}
-    made_here |= {port.delta.node for step in pipeline.steps for port in step.writes.values() if isinstance(port, View)}
     for step in pipeline.in_order():
         try:
             check_step(spark, step, settings, made_here)
@@ -43,6 +54,10 @@ def problems(spark: SparkSession, pipeline: Pipeline, settings: build.RunSetting
 
 def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, made_here: Collection[str] = ()) -> None:
     """A step that reads a table which a step before it makes (`made_here`) is checked once the table is there."""
+    check_names(step)
+    if settings.source_format == "ottla":
+        for topic in input_topics(step):
+            read_options(build.topic_options(topic, settings), streaming=True)
     try:
         inputs = {name: build.input_frame(spark, port, settings) for name, port in step.reads.items()}
     except (UserError, PySparkException):
@@ -53,6 +68,47 @@ def check_step(spark: SparkSession, step: Step, settings: build.RunSettings, mad
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)
         _check_streaming(frame, step.output_mode)
+        _check_start(step, branch, frame, settings)
+
+
+def refuse_empty(pipeline: Pipeline) -> None:
+    if not pipeline.steps:
+        raise UserError(f"the pipeline {pipeline.name} has no steps: declare them with @NAME.step(...)")
+
+
+def check_names(step: Step) -> None:
+    """UserError for topics that cannot exist, and for dead letters that would be read again."""
+    for port in input_topics(step):
+        if port.dead_letter == port.name:
+            raise UserError(
+                f"the dead letters of {port.name} go to their own input, which would read them again: name another topic"
+            )
+    for name in [port.name for port in input_topics(step)] + [port.name for port in output_topics([step])]:
+        try:
+            check_topic_name(name)
+        except KafkaError as problem:
+            raise UserError(problem.message) from problem
+    for port in output_topics([step]):
+        if port.partitions is not None and port.partitions < 1:
+            raise UserError(f"the topic {port.name} needs at least one of its partitions, not {port.partitions}")
+
+
+def _check_start(step: Step, branch: str, frame: DataFrame, settings: build.RunSettings) -> None:
+    """What Spark and the output refuse when the query starts, as far as that needs neither a store nor a broker."""
+    port = step.writes[branch]
+    try:
+        build.start_output(frame, port, step, f"validate/{step.name}", settings, once=False)
+    except Py4JJavaError as problem:
+        raise UserError(plain_reason(problem)) from problem
+    topic = port.topic if isinstance(port, View) else port
+    if isinstance(topic, Topic) and settings.source_format == "ottla":
+        from ottla.pipelines.writer import write_options  # PySpark 4.0 lacks its base class
+
+        options = {**settings.client_options(), **topic.options, "topic": topic.name}
+        write_options(options, StructType().add("value", BinaryType()))
+    table = port.delta if isinstance(port, View) else port
+    if not isinstance(table, Topic | SparkTable):
+        check_table(frame, table, overwrite=step.output_mode == "complete")
 
 
 def branches_of(step: Step, result: Any) -> Mapping[str, DataFrame]:
@@ -80,6 +136,7 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
             "which writes the rows that changed"
         )
     columns = list(frame.columns)
+    _check_columns(port, columns)
     for kind, names in _needed(port):
         missing = [name for name in names if name not in columns]
         if missing:
@@ -90,6 +147,19 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
         build.output_rows(frame, port).schema  # noqa: B018 - the analysis is the point
     elif isinstance(port, View):
         build.output_rows(frame, port.topic_with_key(port.delta.keys[0])).schema  # noqa: B018 - as above
+
+
+def _check_columns(port: Port, columns: list[str]) -> None:
+    kept = [name for name in columns if not name.startswith("_")]
+    raw = isinstance(port, Topic) and (port.value.kind in {"bytes", "text"} or DELETED in columns)
+    if not kept and not raw:
+        raise UserError(
+            f"{port.node} gets no column: names that begin with _ are left out, and the rows have {', '.join(columns)}"
+        )
+    lower = [name if isinstance(port, Topic) else name.lower() for name in columns]
+    for name in columns:
+        if lower.count(name if isinstance(port, Topic) else name.lower()) > 1:
+            raise UserError(f"the rows for {port.node} have the column {name!r} twice: drop or rename one")
 
 
 def _needed(port: Port) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
+from pyspark.sql.utils import is_remote
 
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
-from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files
+from ottla.pipelines.carried import carried_function
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files, spark_location
 from ottla.pipelines.codecs import column_name, decoded, encoded
+from ottla.pipelines.content import IDENTITY
 from ottla.pipelines.options import PINS
 from ottla.pipelines.outputs.batch import newest_of_each, write_table
 from ottla.pipelines.pipeline import Step
@@ -26,6 +30,7 @@ from ottla.pipelines.ports import Delta, Port, SparkTable, SqlTable, Topic, Topi
 from ottla.pipelines.positions import RESERVED_KEY
 from ottla.pipelines.topic_tables import changes as table_changes
 from ottla.pipelines.topic_tables import newest_rows
+from ottla.pipelines.unfinished import UNFINISHED
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -53,6 +58,10 @@ class RunSettings:
     """None stands for MAX_OFFSETS_PER_TRIGGER, 0 for no limit."""
     made_here: frozenset[str] = frozenset()
     """Topics that a backfill writes itself: they are read from the broker and from their beginning."""
+
+    def checkpoint_of(self, name: str) -> str:
+        """The folder of a pipeline, or of a query (PIPELINE/QUERY)."""
+        return f"{self.checkpoints}/{name}"
 
     def client_options(self) -> dict[str, str]:
         client_settings = {"bootstrap.servers": self.bootstrap_servers, **self.client}
@@ -107,6 +116,13 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
 
 def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
     """The records with the value also as `raw`."""
+    reader = spark.readStream if streaming else spark.read
+    options = topic_options(port, settings, streaming=streaming)
+    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
+
+
+def topic_options(port: Topic, settings: RunSettings, *, streaming: bool = True) -> dict[str, str]:
+    """Of a read."""
     options = {
         "subscribe": port.name,
         "startingOffsets": port.starting,
@@ -124,8 +140,7 @@ def topic_records(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     options |= port.options
     if not streaming:
         options["startingOffsets"] = "earliest"
-    reader = spark.readStream if streaming else spark.read
-    return reader.format(settings.source_format).options(**options).load().withColumn("raw", F.col("value"))
+    return options
 
 
 def _most_offsets(port: Topic, settings: RunSettings) -> int:
@@ -183,29 +198,60 @@ def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
         )
     if "_headers" in frame.columns:
         columns.append(F.col("_headers").alias("headers"))
-    return frame.select(*columns)
+    return frame.select(*columns, *_identity(frame, port.key))
+
+
+def _identity(frame: DataFrame, key: str | None) -> list[Column]:
+    """What identifies a row of a repeated batch, where its value does not (content.py).
+
+    A repeated batch may add doubles in a different order, so that a value differs in its last bit.
+    """
+    fields = {field.name: field.dataType for field in frame.schema if not field.name.startswith("_")}
+    stable = [F.col(column_name(name)) for name, kind in fields.items() if _is_stable(kind)]
+    if len(stable) == len(fields):
+        return []
+    identity = F.xxhash64(*stable) if stable else F.lit(0)  # of no columns: only the number of rows is compared
+    if key is not None and _is_stable(frame.schema[key].dataType):
+        identity = F.when(F.col(column_name(key)).isNotNull(), F.xxhash64(column_name(key))).otherwise(identity)
+    return [identity.cast("string").alias(IDENTITY)]
+
+
+def _is_stable(kind: DataType) -> bool:
+    """Whether values of the type can be hashed, and are the same in whatever order Spark adds numbers."""
+    if isinstance(kind, StructType):
+        return all(_is_stable(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _is_stable(kind.elementType)
+    return not isinstance(kind, FloatType | DoubleType | MapType | VariantType)
+
+
+def _topic_rows(frame: DataFrame, port: Topic, settings: RunSettings) -> DataFrame:
+    """Spark's own connector has no column for the identity."""
+    rows = output_rows(frame, port)
+    return rows if settings.source_format == "ottla" else rows.drop(IDENTITY)
 
 
 def start_output(
     frame: DataFrame, port: Port, step: Step, name: str, settings: RunSettings, *, once: bool
 ) -> DataStreamWriter:
     """A writer that is ready to start, with its checkpoint and trigger."""
-    checkpoint = f"{settings.checkpoints}/{name}"
+    checkpoint = settings.checkpoint_of(name)
     # Spark's Python sinks accept appended rows only. Changed rows go through foreachBatch, also exactly once.
     if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
         writer = (
-            output_rows(frame, port)
+            _topic_rows(frame, port, settings)
             .writeStream.format(settings.source_format)
             .options(**{**settings.client_options(), **port.options, "topic": port.name})
         )
         if settings.source_format == "ottla":
             writer = writer.option("exactlyOnce", str(settings.exactly_once).lower())
     else:
-        writer = frame.writeStream.foreachBatch(
-            _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
-        )
+        write = _batch_function(port, name, settings, checkpoint, overwrite=step.output_mode == "complete")
+        writer = frame.writeStream.foreachBatch(carried_function(write) if is_remote() else write)
     writer = (
-        writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
+        writer.queryName(name.replace("/", "."))
+        .outputMode(step.output_mode)
+        .option("checkpointLocation", spark_location(checkpoint))
     )
     return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger_of(step, settings))
 
@@ -223,10 +269,15 @@ def _batch_function(
         note = {"ottla.batch": str(batch_id), "ottla.offsets": json.dumps(_merged(stored.offsets(query, batch_id)))}
         work = Work(application=application, version=batch_id, note=note)
         # The first batch that a process sees may be a repeated one, and a batch that failed is.
-        writing = {"checkpointLocation": checkpoint, "newVersion": str(0 <= tried < batch_id).lower()}
+        is_new = 0 <= tried < batch_id
+        planned_ms = None if is_new else stored.planned_ms(query, batch_id)
+        writing = {
+            UNFINISHED: "" if planned_ms is None else f"{batch_id}:{planned_ms}",
+            "newVersion": str(is_new).lower(),
+        }
         tried = batch_id
         if isinstance(port, Topic):
-            _write_topic(output_rows(frame, port), port, settings, work, writing)
+            _write_topic(_topic_rows(frame, port, settings), port, settings, work, writing)
         elif isinstance(port, View):
             _write_view(frame, port, settings, work, writing)
         else:
@@ -263,7 +314,7 @@ def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work,
             )
         key_columns = [F.col(column_name(name)) for name in keys]
         key = key_columns[0].cast("string") if len(keys) == 1 else F.to_json(F.struct(*key_columns))
-        rows = output_rows(newest.withColumn("_view_key", key), port.topic_with_key("_view_key"))
+        rows = _topic_rows(newest.withColumn("_view_key", key), port.topic_with_key("_view_key"), settings)
         _write_topic(rows, port.topic, settings, work, writing)
         write_table(newest, port.delta, work, overwrite=False)
     finally:

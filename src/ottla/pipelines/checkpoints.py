@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -18,11 +19,15 @@ from urllib.parse import unquote, urlsplit
 from ottla.model.user_error import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://?(?=[^/]|/)")
 _OBJECT_STORES = ("s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "oci", "cosn", "oss")
-_NOTE = "ottla.json"
+_NOTE, _FINISHED = "ottla.json", "ottla.finished.json"
+HOLDER, LETTER_FORMATS = "ottla.driver.json", "ottla.letters.json"
+_OWN_FILES = (_NOTE, _FINISHED, HOLDER, LETTER_FORMATS)
 _NOTE_VERSION = 1
 
 
@@ -46,6 +51,11 @@ def checkpoint_root(location: str) -> str:
     if parts.netloc not in {"", "localhost"}:
         raise UserError(f"the checkpoints {location} name the host {parts.netloc}: a local folder is file:///PATH")
     return os.path.abspath(unquote(parts.path))
+
+
+def spark_location(path: str) -> str:
+    """A path below `checkpoint_root` as Spark and Hadoop must see it: without a scheme, fs.defaultFS would decide."""
+    return f"file://{path}" if scheme_of(path) == "file" else path
 
 
 def is_object_store(location: str) -> bool:
@@ -75,6 +85,8 @@ class LocalFiles:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except IsADirectoryError:
+            return _joined(self, path)
         except (OSError, ValueError) as problem:
             raise UserError(f"the checkpoint file {path} cannot be read: {problem}") from problem
 
@@ -93,7 +105,10 @@ class LocalFiles:
         return True
 
     def write(self, path: str, text: str) -> None:
-        os.replace(self._written(path, text), path)
+        fresh = self._written(path, text)
+        if os.path.isdir(path):  # of a Spark Connect client
+            shutil.rmtree(path)
+        os.replace(fresh, path)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
@@ -103,7 +118,7 @@ class LocalFiles:
 
     def _written(self, path: str, text: str) -> str:
         folder = os.path.dirname(path)
-        fresh = f"{path}.{os.getpid()}.new"
+        fresh = f"{path}.{uuid.uuid4().hex}.new"  # containers that share a disk have equal process ids
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)  # Spark's state stores in it hold records
         except OSError as problem:
@@ -111,10 +126,18 @@ class LocalFiles:
         try:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as problem:
             self.remove(fresh)
             raise UserError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
         return fresh
+
+
+def _joined(files: CheckpointFiles, path: str) -> str | None:
+    """A file that a Spark Connect client wrote is a folder of parts. None while that client is writing."""
+    parts = [name for name in files.names(path) if name.startswith("part-")]
+    return "".join(files.read(f"{path}/{name}") or "" for name in parts) if parts else None
 
 
 class HadoopFiles:
@@ -132,9 +155,8 @@ class HadoopFiles:
         place = self._path(path)
         if not self._system.exists(place):
             return None
-        if self._system.getFileStatus(place).isDirectory():  # a Spark Connect client wrote it
-            parts = [name for name in self.names(path) if name.startswith("part-")]
-            return "".join(self.read(f"{path}/{name}") or "" for name in parts)
+        if self._system.getFileStatus(place).isDirectory():
+            return _joined(self, path)
         stream = self._system.open(place)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -182,7 +204,7 @@ class ConnectFiles:
         from pyspark.errors import AnalysisException
 
         try:
-            rows = self._spark.read.text(path, wholetext=True).collect()
+            rows = self._spark.read.text(spark_location(path), wholetext=True).collect()
         except AnalysisException:
             return None
         return "".join(row[0] for row in rows)
@@ -193,7 +215,7 @@ class ConnectFiles:
 
         try:
             reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-            rows = reader.load(path).select("path").collect()
+            rows = reader.load(spark_location(path)).select("path").collect()
         except AnalysisException:
             return []
         below_path = [str(row[0]).partition(path.partition(":")[2].strip("/") or path)[2] for row in rows]
@@ -207,7 +229,7 @@ class ConnectFiles:
 
     def write(self, path: str, text: str) -> None:
         rows = self._spark.createDataFrame([(text,)], "value string")
-        rows.coalesce(1).write.mode("overwrite").text(path)
+        rows.coalesce(1).write.mode("overwrite").text(spark_location(path))
 
     def remove(self, path: str) -> None:
         raise UserError(f"a Spark Connect client cannot remove {path}: run this with --master instead of --remote")
@@ -248,19 +270,32 @@ class Checkpoint:
     files: CheckpointFiles
     folder: str
 
+    @property
+    def pipeline(self) -> str:
+        return self.folder.rpartition("/")[2]
+
     def note(self) -> dict[str, Any]:
         """Empty for a checkpoint that is new, or of a version before."""
-        text = self.files.read(f"{self.folder}/{_NOTE}")
+        return self.read(_NOTE)
+
+    def read(self, name: str) -> dict[str, Any]:
+        """The content of a file of our own; empty if the file is missing, or was cut off by a crash before its first byte."""
+        text = self.files.read(f"{self.folder}/{name}")
         try:
-            stored = json.loads(text or "{}")
+            content = json.loads(text or "{}")
         except ValueError as problem:
-            raise UserError(f"{self.folder}/{_NOTE} is not JSON: {problem}") from problem
-        if stored.get("version", _NOTE_VERSION) > _NOTE_VERSION:
+            raise UserError(f"{self.folder}/{name} is not JSON: {problem}") from problem
+        if not isinstance(content, dict):
+            raise UserError(f"{self.folder}/{name} is not JSON with names and values: it is damaged")
+        if content.get("version", _NOTE_VERSION) > _NOTE_VERSION:
             raise UserError(
-                f"the checkpoint {self.folder} has version {stored['version']}, this Ottla reads up to {_NOTE_VERSION}: "
+                f"the checkpoint {self.folder} has version {content['version']}, this Ottla reads up to {_NOTE_VERSION}: "
                 "upgrade Ottla, or use other --checkpoints"
             )
-        return dict(stored)
+        return content
+
+    def write(self, name: str, **facts: Any) -> None:
+        self.files.write(f"{self.folder}/{name}", json.dumps({"version": _NOTE_VERSION, **facts}))
 
     def noted(self, **facts: Any) -> dict[str, Any]:
         """Our note, written with these facts by the first driver of the checkpoint."""
@@ -269,8 +304,17 @@ class Checkpoint:
             self.files.write(path, text)  # a driver died before it had written the file that it made
         return self.note()
 
+    def note_finished(self, queries: Iterable[str]) -> None:
+        """A run over everything that was there (`--once`, a backfill) has come to the end of all these queries."""
+        self.write(_FINISHED, queries=sorted(queries))
+
+    def finished(self) -> set[str]:
+        """The queries that such a run has ended."""
+        return set(self.read(_FINISHED).get("queries", ()))
+
     def queries(self) -> list[str]:
-        return [name for name in self.files.names(self.folder) if self.files.names(f"{self.folder}/{name}")]
+        names = [name for name in self.files.names(self.folder) if name not in _OWN_FILES]
+        return [name for name in names if self.files.names(f"{self.folder}/{name}")]
 
     def query_id(self, query: str) -> str | None:
         """The id that the query keeps for as long as its checkpoint exists; None before its first start."""
@@ -282,12 +326,29 @@ class Checkpoint:
 
     def last_offsets(self, query: str) -> list[dict[str, Any]]:
         """The positions of each input after the last planned batch, as Spark's offset log has them."""
-        batches = [int(name) for name in self.files.names(f"{self.folder}/{query}/offsets") if name.isdigit()]
-        return self.offsets(query, max(batches)) if batches else []
+        batch = self.last_batch(query)
+        return [] if batch is None else self.offsets(query, batch)
+
+    def last_batch(self, query: str) -> int | None:
+        """The number of the last planned batch."""
+        names = self.files.names(f"{self.folder}/{query}/offsets")
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def planned_ms(self, query: str, batch_id: int) -> int | None:
+        """When Spark planned the batch. None if its file is half written, which Spark reports."""
+        text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""
+        try:
+            return int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            return None
 
     def offsets(self, query: str, batch_id: int) -> list[dict[str, Any]]:
-        text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""
-        return [json.loads(line) for line in text.splitlines()[2:] if line.startswith("{")]
+        path = f"{self.folder}/{query}/offsets/{batch_id}"
+        text = self.files.read(path) or ""
+        try:
+            return [json.loads(line) for line in text.splitlines()[2:] if line.startswith("{")]
+        except ValueError as problem:
+            raise UserError(f"the positions in {path} are damaged: {problem}") from problem
 
     def sweep(self) -> None:
         """Removes the half-written file of a driver that died while it planned its first batch.

@@ -6,14 +6,16 @@ starts again, repeats no letter, and the letters are exactly once as every outpu
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from ottla.pipelines.checkpoints import scheme_of
+from ottla.pipelines.checkpoints import LETTER_FORMATS, Checkpoint, scheme_of
 from ottla.pipelines.codecs import decoded
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Topic, TopicTable
@@ -49,6 +51,7 @@ def letter_queries(steps: Iterable[Step]) -> list[LetterQuery]:
 
     The first format of a topic has the query TOPIC~DEAD_LETTER, so that a renamed step or a changed schema goes on where
     the letters ended. A further format has its first reader in the name, too. A tilde is in no name of a topic or step.
+    These are the names of a new pipeline (`with_stored_names`).
     """
     queries: list[LetterQuery] = []
     for step in steps:
@@ -67,6 +70,56 @@ def letter_queries(steps: Iterable[Step]) -> list[LetterQuery]:
                 queries.append(query)
             query.add(topic, reader, whole=isinstance(port, TopicTable))
     return queries
+
+
+def with_stored_names(queries: list[LetterQuery], checkpoint: Checkpoint) -> list[LetterQuery]:
+    """The same queries, each with the name of the checkpoint that has its letters; notes the formats of all names.
+
+    A format keeps its checkpoint, whichever step reads the topic first. A format without a checkpoint goes on with that of a
+    format that no step reads any more: its schema was changed.
+    """
+    noted: dict[str, str] = checkpoint.read(LETTER_FORMATS).get("formats", {})
+    # Checkpoints of an earlier version have no note: their names are those that the order of the steps gives.
+    stored = set(checkpoint.queries())
+    formats = {query.name: _format_of(query) for query in queries if query.name in stored} | noted
+    rests: list[LetterQuery] = []
+    free = dict(formats)
+    for query in queries:
+        name = next((name for name, form in free.items() if form == _format_of(query) and _is_input(name, query)), None)
+        if name is None:
+            rests.append(query)
+        else:
+            query.name = name
+            del free[name]
+    for query in rests:
+        left = [name for name in free if _is_input(name, query)]
+        kind = query.topic.value.kind
+        query.name = (
+            min(left, key=lambda name: not free[name].startswith(f"{kind} "))
+            if left
+            else _new_name(query, stored | set(formats))
+        )
+        free.pop(query.name, None)
+        formats[query.name] = _format_of(query)
+    if formats != noted:
+        checkpoint.write(LETTER_FORMATS, formats=formats)
+    return queries
+
+
+def _is_input(name: str, query: LetterQuery) -> bool:
+    return name.split("~")[:2] == [query.topic.name, query.dead_letter]
+
+
+def _new_name(query: LetterQuery, taken: Collection[str]) -> str:
+    base = f"{query.topic.name}~{query.dead_letter}"
+    names = itertools.chain((base, f"{base}~{query.readers[0]}"), (f"{base}~{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in taken)
+
+
+def _format_of(query: LetterQuery) -> str:
+    """A digest: a registry's address may hold a password."""
+    value = query.topic.value
+    return f"{value.kind} {hashlib.sha256(repr(value).encode()).hexdigest()[:16]}"
 
 
 def dead_letters(records: DataFrame, query: LetterQuery) -> DataFrame:

@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from ottla.client.transactions import describe_transaction
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.user_error import UserError
-from ottla.pipelines.checkpoints import Checkpoint
+from ottla.pipelines.checkpoints import HOLDER, Checkpoint
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.generated.init_producer_id_response import InitProducerIdResponse
 from ottla.system.processes import started_at
@@ -33,7 +34,6 @@ HEARTBEAT_S = 2.0
 WATCH_S = 3.5 * HEARTBEAT_S
 """A holder on a different machine that raises no epoch for this long is gone."""
 _log = get_logger(__name__)
-_HOLDER = "ottla.driver.json"
 _VERSION = 1
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _TRANSACTION_TIMEOUT_MS = 60_000
@@ -51,9 +51,10 @@ class DriverLock:
     def __init__(self, settings: ClientSettings, checkpoint: Checkpoint, checkpoint_id: str) -> None:
         self._cluster = Cluster(settings)
         self._checkpoint = checkpoint
-        self._holder_file = f"{checkpoint.folder}/{_HOLDER}"
+        self._holder_file = f"{checkpoint.folder}/{HOLDER}"
         self._transactional_id = f"ottla-pipeline-{checkpoint_id}"
         self._producer = (-1, -1)
+        self._id = uuid.uuid4().hex
         self._ended = threading.Event()
         self._fenced = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="ottla-driver-lock", daemon=True)
@@ -88,8 +89,9 @@ class DriverLock:
         self._heart.join(30)
         self._cluster.close()
         _held.discard(self._transactional_id)
-        if not self._fenced.is_set():
-            with contextlib.suppress(UserError):  # a full disk: the error of the run matters more
+        with contextlib.suppress(UserError):  # a full disk: the error of the run matters more
+            # A driver that was fenced may not have noticed: the file of its successor stays.
+            if not self._fenced.is_set() and self._holder().get("id") == self._id:
                 self._write_holder(running=False)
 
     def check(self) -> None:
@@ -137,7 +139,9 @@ class DriverLock:
         """UserError if the holder runs: on this machine by its process, elsewhere by its heartbeat."""
         holder = self._holder()
         if not holder.get("running"):
-            return
+            if self._is_last(holder):
+                return
+            holder = {"running": True}
         if holder.get("host") == socket.gethostname() and holder.get("pid") == os.getpid():
             lives = self._transactional_id in _held
         elif holder.get("host") == socket.gethostname():
@@ -150,6 +154,11 @@ class DriverLock:
                 f"the checkpoint {self._checkpoint.folder} is in use by {_words(holder)}: stop that one, or give this one "
                 "other --checkpoints"
             )
+
+    def _is_last(self, holder: dict[str, Any]) -> bool:
+        """Whether no driver has taken the id since the holder noted its end. A file of an earlier version has no epoch."""
+        producer = holder.get("producer")
+        return producer is None or self._epoch() in (None, tuple(producer))
 
     def _hears_holder(self) -> bool:
         before = self._epoch()
@@ -181,7 +190,8 @@ class DriverLock:
     def _write_holder(self, *, running: bool) -> None:
         pid = os.getpid()
         facts = {
-            "version": _VERSION, "host": socket.gethostname(), "pid": pid, "started": started_at(pid), "running": running
+            "version": _VERSION, "id": self._id, "host": socket.gethostname(), "pid": pid, "started": started_at(pid),
+            "running": running, "producer": self._producer,
         }  # fmt: skip
         self._checkpoint.files.write(self._holder_file, json.dumps(facts))
 

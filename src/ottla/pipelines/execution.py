@@ -53,7 +53,7 @@ def run_pipelines(
                 except BaseException as problem:  # raised again below; the status file must show the failure first
                     reporter.end("failed", str(problem))
                     raise
-            reporter.end("finished" if once else "stopped")
+            reporter.end("finished" if once and not work.is_stopping else "stopped")
             console.print(status_table(pipeline_status(work, "done")))
     finally:
         session.stop()

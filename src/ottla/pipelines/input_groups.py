@@ -8,17 +8,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.connect.clients import librdkafka_settings, quiet
 from ottla.env.logging import get_logger
 from ottla.model.ids import TopicPartition
+from ottla.model.user_error import UserError
 from ottla.pipelines.positions import RESERVED_KEY
 
 _KEEP_S = 3600.0
 _TIMEOUT_S = 10.0
 _log = get_logger(__name__)
+
+
+def group_of(pipeline: str, query: str) -> str:
+    return f"{pipeline}.{query}"
+
+
+def forget_groups(client: Mapping[str, str], groups: Iterable[str]) -> None:
+    """Deletes the positions of queries that do not run. A group that others use as members stays."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    names = sorted(groups)
+    admin = AdminClient(librdkafka_settings(quiet(client)))
+    for group, deleted in admin.delete_consumer_groups(names).items() if names else ():
+        try:
+            deleted.result(_TIMEOUT_S)
+        except KafkaException as problem:
+            if problem.args[0].code() not in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP):
+                raise UserError(f"the group {group} cannot be deleted: {problem.args[0].str()}") from problem
 
 
 class InputGroups:

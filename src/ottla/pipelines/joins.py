@@ -23,10 +23,12 @@ from pyspark.sql.types import (
     StructType,
     YearMonthIntervalType,
 )
+from pyspark.sql.utils import is_remote
 
 from ottla.connect.sinks.base import DELETED
 from ottla.model.user_error import UserError
 from ottla.pipelines import keyed_state
+from ottla.pipelines.carried import carried_processor
 from ottla.pipelines.codecs import column_name
 
 _PACKED = {
@@ -114,6 +116,7 @@ def _by_foreign_key(
 
 
 def _with_state(rows: DataFrame, processor: StatefulProcessor, result: str) -> DataFrame:
+    processor = carried_processor(processor) if is_remote() else processor
     return rows.groupBy("key").transformWithState(processor, result, "Append", "None")
 
 

@@ -16,7 +16,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -85,32 +85,61 @@ class Pipeline:
         return [step for level in self.levels() for step in level]
 
     def levels(self) -> list[list[Step]]:
-        """Steps that may run side by side, then those that read what they wrote, and so on."""
-        left, there = list(self.steps), set[str]()
+        """Steps that may run side by side, then those that read what they wrote, and so on.
+
+        A step also comes after the dead letters that it reads, but for a step whose letters lead back to itself (a retry).
+        """
+        left = list(self.steps)
         levels: list[list[Step]] = []
-        written = {node for step in self.steps for node in written_nodes(step)}
         while left:
-            ready = [
-                step
+            unwritten = {node for step in left for node in output_nodes(step)}
+            done = [step for level in levels for step in level]
+            letters_done = {letters for step in done for letters in _letters_of(step)}
+            unwritten_letters = {
+                f"topic:{name}"
                 for step in left
-                if all(port.node not in written or port.node in there for port in step.reads.values())
-            ]
+                for *_, name in (letters for letters in _letters_of(step) if letters not in letters_done)
+            }
+            outputs_there = [step for step in left if not _reads_any(step, unwritten)]
+            ready = [step for step in outputs_there if not _reads_any(step, unwritten_letters)] or outputs_there
             if not ready:
                 raise UserError(
                     f"the steps {', '.join(step.name for step in left)} read each other's outputs in a circle"
                 )
             levels.append(ready)
             left = [step for step in left if step not in ready]
-            for node in {node for step in ready for node in written_nodes(step)}:
-                if not any(node in written_nodes(step) for step in left):
-                    there.add(node)
         return levels
 
 
+def _reads_any(step: Step, nodes: Collection[str]) -> bool:
+    return any(port.node in nodes for port in step.reads.values())
+
+
+def _letters_of(step: Step) -> set[tuple[str, str, str]]:
+    """The inputs of a step that have a dead-letter topic, with its name. The first reader of an input brings its letters."""
+    return {
+        (port.name, repr(port.value), port.dead_letter)
+        for port in input_topics(step)
+        if port.dead_letter is not None and port.value.kind != "bytes"
+    }
+
+
 def written_nodes(step: Step) -> list[str]:
-    """A view is read by the name of its topic, too."""
-    nodes = [port.node for port in step.writes.values()]
-    return nodes + [port.topic.node for port in step.writes.values() if isinstance(port, View)]
+    """The outputs of a step, and the topics of its dead letters."""
+    return output_nodes(step) + sorted({f"topic:{name}" for *_, name in _letters_of(step)})
+
+
+def output_nodes(step: Step) -> list[str]:
+    """A view is read by the names of its topic and its table, too."""
+    views = [port for port in step.writes.values() if isinstance(port, View)]
+    return [
+        port.node for port in [*step.writes.values(), *(part for view in views for part in (view.topic, view.delta))]
+    ]
+
+
+def query_name(step: Step, branch: str) -> str:
+    """Each output of a step is a query, with a checkpoint of this name."""
+    return step.name + (f".{branch}" if branch else "")
 
 
 def input_topics(step: Step) -> list[Topic]:
@@ -147,10 +176,16 @@ def load_pipelines(path: str) -> list[Pipeline]:
     finally:
         sys.path.pop(0)
         _remember(os.path.dirname(os.path.abspath(path)))
-    pipelines = [value for value in vars(module).values() if isinstance(value, Pipeline)]
+    pipelines = {
+        id(value): value for value in vars(module).values() if isinstance(value, Pipeline)
+    }  # once by two names
     if not pipelines:
         raise UserError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
-    return pipelines
+    names = [pipeline.name for pipeline in pipelines.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{path} defines two pipelines named {name}, which would share a checkpoint: rename one")
+    return list(pipelines.values())
 
 
 STEP_FOLDERS: list[str] = []

@@ -12,6 +12,8 @@ from typing import Self
 
 FILE_FORMATS = ("parquet", "json", "csv")
 REFRESHES = ("start", "batch")
+_OF_THE_PIPELINE = ("txnappid", "txnversion", "newversion", "exactlyonce", "checkpointlocation", "topic", "subscribe")
+"""Options by which outputs know a repeated batch, and topics: a value from outside would mix the batches of two queries."""
 FORMATS = ("bytes", "text", "json", "csv", "avro", "protobuf")
 
 
@@ -202,6 +204,9 @@ def topic(
     compacted: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> Topic:
+    reserved = [option for option in options or () if option.lower() in _OF_THE_PIPELINE]
+    if reserved:
+        raise ValueError(f"the option {reserved[0]} of the topic {name} is set by the pipeline itself: leave it out")
     return Topic(
         name=name,
         value=_format(value, schema, registry),

@@ -23,17 +23,18 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.analysis import branches_of, check_output
-from ottla.pipelines.checkpoints import Checkpoint, open_files
-from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over
-from ottla.pipelines.driver_lock import DriverFenced, DriverLock
+from ottla.pipelines.analysis import branches_of, check_names, check_output, refuse_empty
+from ottla.pipelines.checkpoints import Checkpoint, open_files, scheme_of, spark_location
+from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over, with_stored_names
+from ottla.pipelines.driver_lock import DriverLock
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
-from ottla.pipelines.pipeline import Pipeline, Step, input_topics
+from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.topics import create_outputs, existing_topics
+from ottla.pipelines.unfinished import UNFINISHED, unfinished_batch
 from ottla.tables.topics import TopicMetadata, settings_from
 
 if TYPE_CHECKING:
@@ -94,18 +95,28 @@ class PipelineRun:
         self.pipeline = pipeline
         self.settings = settings
         self.steps = pipeline.in_order()
+        refuse_empty(pipeline)
+        for step in self.steps:
+            check_names(step)
         self.running: list[Running] = []
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
+        self._letters: list[LetterQuery] = []
+        self._checkpoint: Checkpoint | None = None
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
 
     def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
         """Everything that is there now, step after step, so that each sees what the one before wrote."""
-        with self._locked():
-            for level in self.pipeline.levels():
-                mine = [running for step in level for running in self._prepare(step, once=True)]
-                self.running += mine
-                self._work_through(mine, on_progress)
+        with self._locked() as checkpoint:
+            try:
+                for level in self.pipeline.levels():
+                    mine = [running for step in level for running in self._prepare(step, once=True)]
+                    self.running += mine
+                    self._work_through(mine, on_progress)
+            finally:
+                self._stop_queries()
+            if not self.is_stopping:
+                checkpoint.note_finished(query_name(step, branch) for step in self.steps for branch in step.writes)
 
     def continuously(self, on_progress: Callable[[PipelineRun], None] | None = None, poll_s: float = 0.5) -> None:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
@@ -125,6 +136,10 @@ class PipelineRun:
     def stop(self) -> None:
         self._stopping.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def _look(self, running: Running) -> None:
         running.look()
         if self.settings.path is None:
@@ -134,17 +149,13 @@ class PipelineRun:
         queries: list[Running] = []
 
         for branch, frame in self._frames(step).items():
-            name = self._query_name(step, branch)
+            name = f"{self.pipeline.name}/{query_name(step, branch)}"
             writer = _patiently(
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
-            queries.append(Running(name=name, step=step, start=_starter(step, writer)))
-        letters = [query for query in letter_queries(self.steps) if query.step is step]
-        return queries + [self._dead_letters(query, once=once) for query in letters]
-
-    def _query_name(self, step: Step, branch: str) -> str:
-        return f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+            queries.append(Running(name=name, step=step, start=self._starter(step, writer, name)))
+        return queries + [self._dead_letters(query, once=once) for query in self._letters if query.step is step]
 
     def _frames(self, step: Step) -> Mapping[str, DataFrame]:
         """What the step writes, by output. A global table is pinned by the checkpoint of its query, and each output is a
@@ -157,7 +168,7 @@ class PipelineRun:
                 for number, branch in enumerate(step.writes)}  # fmt: skip
 
     def _declared(self, step: Step, branch: str) -> Mapping[str, DataFrame]:
-        checkpoint = f"{self.settings.checkpoints}/{self._query_name(step, branch)}"
+        checkpoint = self.settings.checkpoint_of(f"{self.pipeline.name}/{query_name(step, branch)}")
 
         def declare() -> Any:
             inputs = {
@@ -177,7 +188,7 @@ class PipelineRun:
 
     def _dead_letters(self, query: LetterQuery, *, once: bool) -> Running:
         settings = replace(self.settings, starting={}) if query.whole else self.settings
-        take_over(f"{settings.checkpoints}/{self.pipeline.name}", query, build.checkpoint_position)
+        take_over(settings.checkpoint_of(self.pipeline.name), query, build.checkpoint_position)
         name = f"{self.pipeline.name}/{query.name}"
         frame = _patiently(
             query.step, lambda: dead_letters(build.topic_records(self._spark, query.topic, settings), query)
@@ -186,13 +197,25 @@ class PipelineRun:
             frame.writeStream.format(settings.source_format)
             .options(**settings.client_options(), topic=query.dead_letter)
             .queryName(name.replace("/", "."))
-            .option("checkpointLocation", f"{settings.checkpoints}/{name}")
+            .option("checkpointLocation", spark_location(settings.checkpoint_of(name)))
         )
         if settings.source_format == "ottla":
             letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
         trigger = build.trigger_of(query.step, settings)
         letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=trigger)
-        return Running(name=name, step=query.step, start=_starter(query.step, letters))
+        return Running(name=name, step=query.step, start=self._starter(query.step, letters, name))
+
+    def _starter(self, step: Step, writer: DataStreamWriter, name: str) -> Callable[[], StreamingQuery]:
+        """A writer reads local checkpoints itself: whether it repeats a batch whose markers may have expired."""
+        checkpoint, query = self._checkpoint, name.partition("/")[2]
+        reads_itself = scheme_of(self.settings.checkpoints) == "file" or self.settings.source_format != "ottla"
+
+        def start() -> StreamingQuery:
+            if checkpoint is not None and not reads_itself:
+                writer.option(UNFINISHED, unfinished_batch(checkpoint, query))
+            return _patiently(step, writer.start)
+
+        return start
 
     def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
         """All of `mine` to their ends, a few at a time: each starts Python workers that must come up in seconds."""
@@ -217,11 +240,9 @@ class PipelineRun:
                     self._stopping.wait(pause_s(running.restarts))  # what is too busy now is so a moment later
                     waiting.append(running)
                 elif problem is not None:
-                    self._stop_queries()
                     raise StepFailed(running.step.name, plain_reason(problem)) from problem
             if on_progress is not None:
                 on_progress(self)
-        self._stop_queries()
 
     def _let_it_begin(self, running: Running) -> None:
         """Queries come up one after the other: each starts Python processes, for which Spark waits only ten seconds."""
@@ -231,12 +252,8 @@ class PipelineRun:
                 return
 
     def _check_lock(self) -> None:
-        try:
-            if self._lock is not None:
-                self._lock.check()
-        except DriverFenced:
-            self._stop_queries()
-            raise
+        if self._lock is not None:
+            self._lock.check()
 
     def _supervise(self) -> None:
         self._check_lock()
@@ -273,7 +290,7 @@ class PipelineRun:
         self._groups.close()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[Checkpoint]:
         """Two drivers on one checkpoint would take turns in overwriting each other's progress."""
         settings = self.settings
         refuse_remote_tables(self.steps, settings)
@@ -281,19 +298,16 @@ class PipelineRun:
         client = settings_from({"bootstrap.servers": settings.bootstrap_servers, **settings.client}, "ottla-pipelines")
         with TopicMetadata(client) as metadata:
             present = metadata.present(port.name for step in self.steps for port in input_topics(step))
-        folder = f"{settings.checkpoints}/{self.pipeline.name}"
-        checkpoint = Checkpoint(open_files(self._spark, settings.checkpoints), folder)
+        files = open_files(self._spark, settings.checkpoints)
+        checkpoint = Checkpoint(files, settings.checkpoint_of(self.pipeline.name))
         check_identity(self.pipeline, checkpoint, present)
         create_outputs(settings, self.steps, there)
         note = checkpoint.noted(id=uuid.uuid4().hex, cluster=present.cluster_id)
         with DriverLock(client, checkpoint, note["id"]) as lock:
-            self._lock = lock
+            self._lock, self._checkpoint = lock, checkpoint
             checkpoint.sweep()
-            yield
-
-
-def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
-    return lambda: _patiently(step, writer.start)
+            self._letters = with_stored_names(letter_queries(self.steps), checkpoint)
+            yield checkpoint
 
 
 def _patiently(step: Step, function: Callable[[], Result]) -> Result:
@@ -327,6 +341,8 @@ def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
             names[port.node] = new = port.renamed(suffix)
             if isinstance(port, View) and isinstance(new, View):  # its topic and its table can be read by themselves
                 names |= {port.topic.node: new.topic, port.delta.node: new.delta}
+        for letters in (port.dead_letter for port in input_topics(step) if port.dead_letter):
+            names.setdefault(f"topic:{letters}", Topic(name=letters + suffix))
     steps = []
     for step in pipeline.steps:
         reads = {name: _read_from(port, names.get(port.node), suffix) for name, port in step.reads.items()}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.pipeline import STEP_FOLDERS
-from ottla.pipelines.shipping import ship
+from ottla.pipelines.shipping import ARCHIVE_PYTHON, archive_settings, ship, ship_archive
 from ottla.system.owned_folders import private_temporary_folder
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ OLDEST_JAVA = 17
 OLDEST_WITH_TABLE_OUTPUTS = (4, 1)
 OLDEST_WITH_DATA_SOURCE = (4, 2)
 _STEPS = "OTTLA_STEPS_PATH"
+_LOCAL = re.compile(r"local(\[|$)")
+"""Executors of local-cluster are processes of their own, with folders of their own."""
 _SECRET = re.compile(r"secret|password|token|credential|access[._-]?key|\.sas\b|account[._]key", re.IGNORECASE)
 """Names of Spark's settings whose values `ps` must not show."""
 _MISSING_FLAG = "--add-modules=jdk.incubator.vector"
@@ -65,24 +67,31 @@ def spark(
     low_footprint: bool = False,
     log_file: str | None = None,
     py_files: Sequence[str] = (),
+    archive: str | None = None,
 ) -> SparkSession:
     """The session of this process; `low_footprint` is for tests and demos on a small machine, and `log_file` takes what
     the JVM and the Python workers write to stderr. Executors elsewhere get this Ottla, the folders of the pipeline files
-    and `py_files`."""
+    and `py_files`, and run the Python of `archive`."""
     from pyspark.sql import SparkSession
 
     local = not master or master.startswith("local")
     if remote:
         session = _remote_session(remote, config or {})
+        if archive is not None:
+            ship_archive(session, archive)
     else:
         use_java()
+        settings = {**_CONFIG, **archive_settings(archive)}
+        if archive is not None:
+            _refuse_local(master or "local[*]")
+            os.environ["PATH"] = os.pathsep.join((os.path.dirname(_worker_python()), os.environ.get("PATH", "")))
+            os.environ["PYSPARK_PYTHON"] = ARCHIVE_PYTHON
         os.environ.setdefault("PYSPARK_PYTHON", _worker_python() if local else sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", _worker_python())  # the JVM runs it too: -c 'import pyspark'
         os.environ[_STEPS] = os.pathsep.join(_step_folders())
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings = dict(_CONFIG)
-        settings["spark.sql.warehouse.dir"] = private_temporary_folder("ottla-warehouse")
+        settings["spark.sql.warehouse.dir"] = f"file:{private_temporary_folder('ottla-warehouse')}"
         if low_footprint:
             settings |= {
                 "spark.driver.memory": "768m",
@@ -107,13 +116,19 @@ def spark(
     return session
 
 
-def submitted_session(name: str, config: Mapping[str, str], py_files: Sequence[str] = ()) -> SparkSession:
+def submitted_session(
+    name: str, config: Mapping[str, str], py_files: Sequence[str] = (), archive: str | None = None
+) -> SparkSession:
     """The session of a program that spark-submit started: the settings of spark-submit win over our defaults."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     submitted = SparkConf()
     builder = SparkSession.builder.appName(name)
+    if archive is not None:
+        _refuse_local(submitted.get("spark.master", "local[*]"))
+        _name_python_of_archive()
+        config = {**archive_settings(archive), **config}
     for key, value in {**_CONFIG, **config}.items():
         if key in config or not submitted.contains(key):
             builder = builder.config(key, value)
@@ -128,9 +143,27 @@ def submitted_session(name: str, config: Mapping[str, str], py_files: Sequence[s
     return session
 
 
+def _name_python_of_archive() -> None:
+    """The JVM of spark-submit runs already, so its PATH must name this Python."""
+    on_path = shutil.which(ARCHIVE_PYTHON)
+    if on_path is None or os.path.dirname(on_path) != os.path.dirname(sys.executable):
+        raise UserError(
+            f"with --archive, {ARCHIVE_PYTHON} on PATH must be the Python that spark-submit runs: it is {on_path}, and "
+            f"spark-submit runs {sys.executable}. Put {os.path.dirname(sys.executable)} first on PATH"
+        )
+    os.environ["PYSPARK_PYTHON"] = ARCHIVE_PYTHON
+
+
 def _has_executors_elsewhere(session: SparkSession) -> bool:
-    """Executors of local-cluster are processes of their own, with folders of their own."""
-    return not re.match(r"local(\[|$)", str(session.sparkContext.master))
+    return not _LOCAL.match(str(session.sparkContext.master))
+
+
+def _refuse_local(master: str) -> None:
+    if _LOCAL.match(master):
+        raise UserError(
+            f"--archive is for executors of a cluster: with --master {master} the steps run in this Python, {sys.prefix}. "
+            "Install the packages there"
+        )
 
 
 def has_data_source() -> bool:
@@ -146,9 +179,12 @@ def register(session: SparkSession) -> None:
         for source in FORMATS:
             session.dataSource.register(source)
     if has_data_source():
+        from pyspark.sql.utils import is_remote
+
+        from ottla.pipelines.carried import carried_source
         from ottla.pipelines.datasource import OttlaDataSource
 
-        session.dataSource.register(OttlaDataSource)
+        session.dataSource.register(carried_source() if is_remote() else OttlaDataSource)
 
 
 def _pyspark_version() -> tuple[int, int]:

@@ -2,6 +2,10 @@
 
 Each is a zip, named by its content, that Spark distributes. Packages with compiled parts (pyarrow, confluent-kafka) cannot
 be imported from a zip: they are installed where the executors run, or come as an archive of an environment.
+
+Spark starts the Python of one name on the driver's machine and on executors. With an archive that name is `python3`, which
+the PATH of executors resolves into the unpacked archive. A path such as `./environment/bin/python3` would need the unpacked
+archive in the working directory of the driver.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ _OWN_PACKAGES = (
     "pyspark_ottla_iceberg",
     "pyspark_ottla_sql",
 )
+ARCHIVE_PYTHON = "python3"
+_ENVIRONMENT = "environment"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Equal files give equal zips."""
 
@@ -40,12 +47,22 @@ def ship(session: SparkSession, folders: Iterable[str], py_files: Sequence[str] 
 
 
 def archive_settings(archive: str | None) -> dict[str, str]:
-    """Executors unpack the environment into their working folder and run its Python."""
+    """Executors unpack the environment into their working folder and run its Python, which the driver names ARCHIVE_PYTHON."""
     if archive is None:
         return {}
+    return {"spark.archives": _unpacked(archive), "spark.executorEnv.PATH": f"./{_ENVIRONMENT}/bin:{_PATH}"}
+
+
+def ship_archive(session: SparkSession, archive: str) -> None:
+    """To the executors of a Spark Connect server, for this session only."""
+    session.addArtifacts(_unpacked(archive), archive=True)
+    session.conf.set("spark.sql.execution.pyspark.python", f"./{_ENVIRONMENT}/bin/{ARCHIVE_PYTHON}")
+
+
+def _unpacked(archive: str) -> str:
     if "://" not in archive and not os.path.isfile(archive):
         raise UserError(f"--archive names {archive}, and there is no such file")
-    return {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
+    return f"{archive if '://' in archive else os.path.abspath(archive)}#{_ENVIRONMENT}"
 
 
 def own_zip() -> str:

@@ -6,6 +6,7 @@ Under spark-submit the master and all `--conf` of spark-submit hold; the words b
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,7 +16,6 @@ from ottla.pipelines.checkpoints import checkpoint_root
 from ottla.pipelines.execution import refuse_several, run_pipelines
 from ottla.pipelines.pipeline import load_pipelines
 from ottla.pipelines.session import has_data_source, spark, submitted_session
-from ottla.pipelines.shipping import archive_settings
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> None:
     options = parser().parse_args(words)
-    config = {**archive_settings(options.archive), **_named("--conf", options.conf)}
+    config = _named("--conf", options.conf)
     py_files = [path for path in options.py_files.split(",") if path]
     pipelines = [
         pipeline for pipeline in load_pipelines(options.file) if options.name is None or pipeline.name == options.name
@@ -61,10 +61,12 @@ def main(words: Sequence[str] | None = None) -> None:
         exactly_once=not options.at_least_once,
         source_format=options.format or ("ottla" if has_data_source() else "kafka"),
     )
-    if options.master or options.remote:
-        session = spark(options.master, remote=options.remote, name=pipelines[0].name, config=config, py_files=py_files)
+    name, archive = pipelines[0].name, options.archive
+    remote = options.remote or (None if options.master else os.environ.get("SPARK_REMOTE"))  # spark-submit --remote
+    if options.master or remote:
+        session = spark(options.master, remote=remote, name=name, config=config, py_files=py_files, archive=archive)
     else:
-        session = submitted_session(pipelines[0].name, config, py_files)
+        session = submitted_session(name, config, py_files, archive)
     run_pipelines(session, pipelines, settings, once=options.once, quiet=True)
 
 
@@ -76,6 +78,10 @@ def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    # Python puts the folder of a program first on the path of modules: a step's `import options` would find a module of ours.
+    sys.path[:] = [
+        folder for folder in sys.path if os.path.abspath(folder) != os.path.dirname(os.path.abspath(__file__))
+    ]
     try:
         main()
     except UserError as problem:

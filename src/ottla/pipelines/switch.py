@@ -14,8 +14,8 @@ from typing import Any
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
-from ottla.pipelines.checkpoints import CheckpointFiles
-from ottla.pipelines.pipeline import Pipeline
+from ottla.pipelines.checkpoints import Checkpoint, CheckpointFiles
+from ottla.pipelines.pipeline import Pipeline, query_name
 
 _LOOK_S = 0.5
 
@@ -58,11 +58,18 @@ def _caught_up(status: dict[str, Any]) -> bool:
 
 
 def check_backfilled(files: CheckpointFiles, checkpoints: str, old: Pipeline, new: Pipeline) -> None:
-    """UserError where no backfill has begun the new version: it would come without the history."""
-    if not files.names(f"{checkpoints}/{new.name}"):
+    """UserError where no backfill has ended for each output: the new version would come without a part of the history."""
+    checkpoint = Checkpoint(files, f"{checkpoints}/{new.name}")
+    if not files.names(checkpoint.folder):
         raise UserError(
             f"{new.name} has no checkpoint in {checkpoints}: make it first with `ottla pipeline backfill`, with the same "
             f"--suffix, --state and --checkpoints (a new pipeline without history is started as {old.name})"
+        )
+    queries = {query_name(step, branch) for step in new.steps for branch in step.writes}
+    if missing := sorted(queries - checkpoint.finished()):
+        raise UserError(
+            f"no backfill of {new.name} has come to its end for {', '.join(missing)}: run `ottla pipeline backfill` again, "
+            "which goes on where the last one stopped"
         )
 
 

@@ -27,7 +27,7 @@ def output_topics(steps: Iterable[Step]) -> list[Topic]:
 
 
 def existing_topics(settings: RunSettings, steps: list[Step]) -> set[str]:
-    """The topics of the cluster. Raises UserError for an input topic that is missing."""
+    """The topics of the cluster. Raises UserError for the input topics that are missing, a line each."""
     from confluent_kafka import KafkaException
 
     try:
@@ -35,13 +35,15 @@ def existing_topics(settings: RunSettings, steps: list[Step]) -> set[str]:
         there = set(_admin(settings).list_topics(timeout=min(given_s, _TIMEOUT_S)).topics)
     except KafkaException as problem:
         raise UserError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
-    made_here = {port.name for port in output_topics(steps)}
-    for step in steps:
-        for port in input_topics(step):
-            if port.name not in there | made_here and not settings.path:
-                raise UserError(
-                    f"step {step.name} reads the topic {port.name!r}, which does not exist: create it first"
-                )
+    present = there | {port.name for port in output_topics(steps)}
+    missing = [
+        f"step {step.name} reads the topic {port.name!r}, which does not exist: create it first"
+        for step in steps
+        for port in input_topics(step)
+        if port.name not in present
+    ]
+    if missing and not settings.path:
+        raise UserError("\n       ".join(missing))
     return there
 
 

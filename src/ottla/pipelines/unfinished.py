@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
+import re
 import time
 from collections.abc import Mapping
-from urllib.parse import unquote, urlsplit
 
 from ottla.connect.clients import librdkafka_settings
+from ottla.model.user_error import UserError
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, scheme_of
 
+UNFINISHED = "ottla.unfinished"
+"""An option that a pipeline gives to its writers: BATCH:MS of the unfinished batch, or nothing if there is none."""
+
+_FILE = re.compile(r"^file:(//(?=/))?")
 _LEAST_AGE_MS = 3_600_000
 """Younger batches do not cost a question to a broker: nobody lets offsets expire within an hour."""
 _RETENTION = "offsets.retention.minutes"
@@ -18,32 +22,35 @@ _RETENTION_MINUTES = 10_080
 _TIMEOUT_S = 30.0
 
 
-def expired_batch(client: Mapping[str, str], checkpoint: str, now_ms: float | None = None) -> int | None:
-    """The unfinished batch of a checkpoint if the brokers may have removed markers that were written when it began.
-
-    Checkpoints on a file system of this machine are read; others are taken as young.
-    """
-    folder = _local(checkpoint)
-    planned = None if folder is None else unfinished_batch(folder)
-    if planned is None:
+def expired_batch(client: Mapping[str, str], unfinished: str, now_ms: float | None = None) -> int | None:
+    """The unfinished batch (BATCH:MS) if the brokers may have removed markers that were written when it began."""
+    if not unfinished:
         return None
-    batch, planned_ms = planned
+    batch, planned_ms = map(int, unfinished.split(":"))
     age_ms = (time.time() * 1000 if now_ms is None else now_ms) - planned_ms
     if age_ms < _LEAST_AGE_MS or age_ms < retention_ms(client):
         return None
     return batch
 
 
-def unfinished_batch(folder: str) -> tuple[int, int] | None:
-    """Its number, and when Spark planned it."""
+def unfinished_batch(checkpoint: Checkpoint, query: str) -> str:
+    """BATCH:MS of the batch that the query repeats at its next start, and when Spark planned it; empty without one."""
+    batch = checkpoint.last_batch(query)
+    if batch is None or str(batch) in checkpoint.files.names(f"{checkpoint.folder}/{query}/commits"):
+        return ""
+    planned_ms = checkpoint.planned_ms(query, batch)
+    return "" if planned_ms is None else f"{batch}:{planned_ms}"
+
+
+def local_unfinished_batch(location: str) -> str:
+    """That of a query's checkpoint on this machine. Writers have no JVM, which could open other file systems."""
+    if not location or scheme_of(location) != "file":
+        return ""
+    folder, _, query = _FILE.sub("", location).rpartition("/")
     try:
-        batch = max((int(name) for name in os.listdir(os.path.join(folder, "offsets")) if name.isdigit()), default=None)
-        if batch is None or os.path.exists(os.path.join(folder, "commits", str(batch))):
-            return None
-        with open(os.path.join(folder, "offsets", str(batch)), encoding="utf-8") as file:
-            return batch, int(json.loads(file.read().splitlines()[1])["batchTimestampMs"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
-        return None  # no checkpoint yet, or half a file, which Spark reports
+        return unfinished_batch(Checkpoint(LocalFiles(), folder), query)
+    except (UserError, OSError):
+        return ""  # files that cannot be read are reported by Spark
 
 
 def retention_ms(client: Mapping[str, str]) -> int:
@@ -59,10 +66,3 @@ def retention_ms(client: Mapping[str, str]) -> int:
     except KafkaException:
         entry = None
     return int(entry.value if entry is not None and entry.value else _RETENTION_MINUTES) * 60_000
-
-
-def _local(checkpoint: str) -> str | None:
-    parts = urlsplit(checkpoint)
-    if parts.scheme == "file":
-        return unquote(parts.path)
-    return checkpoint if not parts.scheme else None

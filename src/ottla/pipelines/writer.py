@@ -26,11 +26,10 @@ from ottla.connect.exactly_once import ExactlyOnce, Fenced
 from ottla.connect.markers import markers_of
 from ottla.connect.sender import Outgoing, Sender, WrittenRows
 from ottla.model.user_error import UserError
-from ottla.pipelines.content import Content
+from ottla.pipelines.content import IDENTITY, Content
 from ottla.pipelines.options import boolean, client_options, whole
-from ottla.pipelines.unfinished import expired_batch
+from ottla.pipelines.unfinished import UNFINISHED, expired_batch, local_unfinished_batch
 
-TWIN_S = 300.0
 HELD_BYTES = 32 * 1024 * 1024
 """Rows that a task gathers before its transaction opens: most tasks are evaluated completely by then."""
 LONG_TIMEOUT_MS = 900_000
@@ -44,7 +43,9 @@ _TYPES = {
     "topic": ("string",),
     "partition": ("integer",),
     "headers": ("array",),
+    IDENTITY: ("string", "binary"),
 }
+_BYTES = {"key", "value", IDENTITY}
 _OTHERWISE = ": the query or its parallelism changed in the middle of a batch. Start it as it was once more, or with a new checkpoint"
 _EXPIRED = (
     "the markers of batch {version} of {application} are gone: the batch was planned longer ago than the brokers keep them "
@@ -89,7 +90,9 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
     lost = options.get("onmarkerslost", "fail").lower()
     if lost not in {"fail", "write"}:
         raise UserError(f"onMarkersLost is fail or write, not {lost!r}")
-    checkpoint = options.get("checkpointlocation") if exactly_once and lost == "fail" else None
+    unfinished = options.get(UNFINISHED)
+    if unfinished is None:
+        unfinished = local_unfinished_batch(options.get("checkpointlocation", ""))
     return WriteOptions(
         client={"max.request.size": str(LARGEST_RECORD_BYTES), **client},
         topic=topic,
@@ -97,7 +100,7 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
         application=options.get("txnappid"),
         version=(version or 1) - 1,
         job=uuid.uuid4().hex,
-        expired_version=expired_batch(client, checkpoint) if checkpoint else None,
+        expired_version=expired_batch(client, unfinished) if exactly_once and lost == "fail" else None,
         new_version=boolean(options, "newversion", default=False),
     )
 
@@ -108,6 +111,9 @@ class TaskCommit(WriterCommitMessage):
     size: int
     skipped: bool
     application: str = ""
+    task: int = 0
+    attempt: int = 0
+    """Spark's task attempt id. Only equal numbers of a batch's ids and tasks show that no task ran twice."""
     repeatable: bool = False
     """The version may have been tried before."""
 
@@ -160,7 +166,11 @@ def write_task(
 ) -> WriterCommitMessage:
     """One task's rows. A task without rows writes no marker."""
     held, has_more = _held(batches)
-    commit = functools.partial(TaskCommit, application=application, repeatable=repeatable)
+    context = TaskContext.get()
+    task, task_attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    commit = functools.partial(
+        TaskCommit, application=application, task=task, attempt=task_attempt, repeatable=repeatable
+    )
     if not held and not (options.exactly_once and repeatable):
         return commit(0, 0, skipped=False)
     content = Content()
@@ -170,8 +180,6 @@ def write_task(
         written = sender.send(records)
         sender.flush()
         return commit(*written, skipped=False)
-    context = TaskContext.get()
-    task = context.partitionId() if context else 0
     timeout_ms = LONG_TIMEOUT_MS if has_more else None
     with ExactlyOnce(options.client, application, task, version, options.topic, timeout_ms=timeout_ms) as attempt:
         done = attempt.done()
@@ -181,11 +189,12 @@ def write_task(
             if options.expired_version == version:
                 raise UserError(_EXPIRED.format(version=version, application=application))
             try:
-                outcome = attempt.write(records, content.checksum)
+                outcome = attempt.write(records, content.identities)
             except Fenced:
                 # A twin (speculative execution, a retry of a task that was thought dead) does the same work. Failing here
-                # would have Spark begin a third attempt, which fences the twin in turn: its end is awaited.
-                by_twin = attempt.done_by_another(TWIN_S)
+                # would have Spark begin a third attempt, which fences the twin in turn: its end is awaited, for as long as
+                # its transaction can last. After that the twin is gone, and a third attempt is right.
+                by_twin = attempt.done_by_another(attempt.timeout_s)
                 if by_twin is None:
                     raise
                 for _ in records:  # a query with state stores its state as its rows are read
@@ -205,17 +214,35 @@ def write_task(
 
 
 def check_tasks(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], version: int) -> None:
-    """On the driver, after all tasks: the first run of this version must not have had more tasks."""
+    """On the driver, after all tasks: the first run of this version must not have had more tasks.
+
+    A stage that Spark submits again counts the attempts of its tasks from 0 again. A task that was empty then has not looked
+    for the marker of an attempt before, so the driver looks, unless the ids show that each task ran once.
+    """
     commits = [message for message in messages if isinstance(message, TaskCommit)]
-    application = next((message.application for message in commits if message.repeatable), None)
+    unchecked = (
+        {commit.task for commit in commits if not commit.repeatable and not commit.rows}
+        if _ran_again(commits)
+        else set()
+    )
+    application = next(
+        (commit.application for commit in commits if commit.repeatable or commit.task in unchecked), None
+    )
     if application is None or not options.exactly_once:
         return
     for task, marker in sorted(markers_of(options.client, application).items()):
-        if task >= len(messages) and marker.version >= version:
+        if marker.version >= version and (task >= len(messages) or task in unchecked):
+            now = "no rows" if task in unchecked else f"{len(messages)} tasks only"
             raise UserError(
                 f"batch {version} of {application} was written by task {task} with {marker.rows} rows, and now has "
-                f"{len(messages)} tasks only{_OTHERWISE}"
+                f"{now}{_OTHERWISE}"
             )
+
+
+def _ran_again(commits: Sequence[TaskCommit]) -> bool:
+    """Whether a task may have had an attempt before. Spark numbers the attempts of all queries of a program in one sequence."""
+    attempts = [commit.attempt for commit in commits]
+    return len(attempts) > 0 and max(attempts) - min(attempts) >= len(attempts)
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
@@ -234,16 +261,14 @@ def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool
 def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None, content: Content) -> Iterator[Outgoing]:
     for batch in batches:
         columns: dict[str, list[Any]] = {}
-        for name in ("key", "value", "topic", "partition", "headers"):
+        for name in ("key", "value", "topic", "partition", "headers", IDENTITY):
             index = batch.schema.get_field_index(name)
             if index >= 0:
-                columns[name] = (
-                    _bytes(batch.column(index)) if name in {"key", "value"} else batch.column(index).to_pylist()
-                )
+                columns[name] = _bytes(batch.column(index)) if name in _BYTES else batch.column(index).to_pylist()
         rows = batch.num_rows
         nothing: list[Any] = [None] * rows
         keys, values = columns.get("key", nothing), columns["value"]
-        content.add(keys, values)
+        content.add(keys, values, columns.get(IDENTITY))
         topics = [topic] * rows if topic is not None else columns["topic"]
         partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
         for name, key, value, partition, row_headers in zip(topics, keys, values, partitions, headers, strict=True):

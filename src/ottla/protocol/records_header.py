@@ -117,6 +117,12 @@ class BatchHeader(NamedTuple):
         """KIP-534: when the bit is set, the base timestamp is the time after which tombstones and markers may go."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
+    def time_from(self, offset: int) -> int:
+        """The time of the first record from `offset` on, as far as the header has it: else the batch's largest time."""
+        at_first = offset <= self.base_offset and not self.has_delete_horizon
+        by_client = self.timestamp_type != LOG_APPEND_TIME
+        return self.base_timestamp if at_first and by_client else self.max_timestamp
+
 
 def parse_header(buf: Buffer, pos: int) -> BatchHeader:
     """The header at `pos`; the 61 bytes must be there (struct.error otherwise) and are not judged."""

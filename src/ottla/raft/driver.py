@@ -132,17 +132,16 @@ class RaftDriver:
             return
         self._pumping = True
         try:
-            self._run_or_fail(self._pump)
+            self.raft.tick()
+            self._hand_over()
+            self._flush()
+            if self.failure is None:
+                self._send_ready()
+                self._arm()
+        except OSError as error:
+            self.fail(error)
         finally:
             self._pumping = False
-
-    def _pump(self) -> None:
-        self.raft.tick()
-        self._hand_over()
-        self._flush()
-        if self.failure is None:
-            self._send_ready()
-            self._arm()
 
     def _hand_over(self) -> None:
         raft = self.raft

@@ -44,12 +44,13 @@ class BufferPool:
 class FrameBuffer:
     """Bytes in, frames out. A frame is a view that is valid until the next call of `target` or `settle`."""
 
-    __slots__ = ("_max_frame", "_own", "_pool", "_scratch", "_view", "end", "start")
+    __slots__ = ("_max_frame", "_pool", "_scratch", "_view", "end", "own", "start")
 
     def __init__(self, pool: BufferPool, max_frame: int) -> None:
         self._pool = pool
         self._max_frame = max_frame
-        self._own: memoryview | None = None
+        self.own: memoryview | None = None
+        """The connection's buffer while a frame is incomplete; None while the shared one serves."""
         self._view = self._scratch = pool.scratch
         self.start = 0
         self.end = 0
@@ -62,11 +63,11 @@ class FrameBuffer:
 
     def target(self) -> memoryview:
         """Where the next bytes go."""
-        if self._own is None:
+        if self.own is None:
             self._view = self._scratch
             self.start = self.end = 0
             return self._view
-        return self._own[self.end :]
+        return self.own[self.end :]
 
     def next_frame(self) -> memoryview | None:
         available = self.end - self.start - 4
@@ -98,7 +99,7 @@ class FrameBuffer:
         """
         left = self.end - self.start
         if left == 0:
-            if self._own is not None:
+            if self.own is not None:
                 self.release()
             self.start = self.end = 0
             return
@@ -106,7 +107,7 @@ class FrameBuffer:
             total = _CLASSES[0]
         else:
             total = _SIZE(self._view, self.start)[0] + 4
-        own = self._own
+        own = self.own
         if own is None and not room:
             self._move_to(self._pool.take(left))
         elif not room:
@@ -120,14 +121,14 @@ class FrameBuffer:
     def _move_to(self, new: memoryview) -> None:
         left = self.end - self.start
         new[:left] = self._view[self.start : self.end]
-        if self._own is not None:
-            self._pool.give(self._own)
-        self._own = self._view = new
+        if self.own is not None:
+            self._pool.give(self.own)
+        self.own = self._view = new
         self.start, self.end = 0, left
 
     def release(self) -> None:
-        if self._own is not None:
-            self._pool.give(self._own)
-            self._own = None
+        if self.own is not None:
+            self._pool.give(self.own)
+            self.own = None
         self._view = self._scratch
         self.start = self.end = 0

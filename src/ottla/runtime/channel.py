@@ -135,7 +135,6 @@ class Channel:
     def _handle_frames(self) -> None:
         frames, connection = self._frames, self.connection
         self.last_active = self._loop.time()
-        self._corked = []
         self._handling = True
         turn_ends = 0.0
         try:
@@ -143,6 +142,8 @@ class Channel:
                 frame = frames.next_frame()
                 if frame is None:
                     break
+                if self._corked is None and frames.start != frames.end:
+                    self._corked = []  # more requests follow
                 connection.on_frame(frame)
                 if frames.start == frames.end:
                     break
@@ -156,13 +157,14 @@ class Channel:
             self.close()
         finally:
             self._handling = False
-            self._uncork()
+            if self._corked is not None:
+                self._uncork()
         if self.closed:
             return
         if self._memory is not None and not self._has_memory(self._memory):
             self._starved = True
             frames.settle(room=False)
-        else:
+        elif frames.start != frames.end or frames.own is not None:
             frames.settle()
 
     # Memory
@@ -212,11 +214,13 @@ class Channel:
         """The connection is idle or the peer has read its answer: handle the buffered frames, then continue to read."""
         if self._handling or self._turn_over:
             return  # the answer was ready at once: the loop that handles frames continues by itself
-        if not self._waiting and self._frames.end > self._frames.start:
+        if self.closed or self.connection.busy or self._outgoing or self._starved:
+            return  # as `_waiting`, without its call
+        if self._frames.end > self._frames.start:
             self._handle_frames()
-        elif self._memory is not None and not self._waiting:
+        elif self._memory is not None:
             self._memory.release(self)
-        if not self._waiting:
+        if not self._reading and not self._waiting:
             self._read_more()
 
     # Writing

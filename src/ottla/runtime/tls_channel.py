@@ -39,7 +39,7 @@ _HANDSHAKE_BYTES = 16 * 1024
 
 
 class TlsChannel(Channel):
-    __slots__ = ("_incoming", "_read", "_receive_bytes", "_sealed", "_source", "_tls", "_unsent")
+    __slots__ = ("_greeted", "_incoming", "_read", "_receive_bytes", "_sealed", "_source", "_tls", "_unsent")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class TlsChannel(Channel):
         self._unsent = memoryview(b"")
         """Encrypted bytes that the socket has not accepted yet."""
         self._receive_bytes = _HANDSHAKE_BYTES
+        self._greeted = False
+        """Whether the peer has sent a byte."""
         self._tls = source.context().wrap_bio(self._incoming, self._sealed, server_side=True)
         self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # typeshed: always bytes
 
@@ -80,6 +82,7 @@ class TlsChannel(Channel):
     def _shake_hands(self) -> None:
         try:
             self._receive()
+            self._greeted = True
             self._tls.do_handshake()
         except (ssl.SSLWantReadError, BlockingIOError, InterruptedError):
             self._flush_handshake()
@@ -101,6 +104,9 @@ class TlsChannel(Channel):
             self._drain()
 
     def _handshake_failed(self, error: Exception) -> None:
+        if not self._greeted:  # somebody looked whether the port is open: no attempt at TLS
+            self.close()
+            return
         reason = (
             weakness(error)
             or getattr(error, "reason", None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ottla.broker.fetch.session_cache import EvictableKey, FetchSessionCache, can_be_session_id
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
-from ottla.model.pace import paced
+from ottla.model.pace import FEW, paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import PartitionData
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ottla.metadata.image import TopicImage
 
 FIRST_TOPIC_ID_VERSION = 13
+_new_tuple = tuple.__new__
+"""Skips the argument handling of a NamedTuple's own constructor: every fetch makes keys."""
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_SESSION_PARTITIONS = 50_000
@@ -115,6 +117,11 @@ class FetchContext:
         self.session = session
         self._begin = begin
         self._epoch = 0 if session is None else session.epoch
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the response belongs to a session, or begins one."""
+        return self.session is not None or self._begin is not None
 
     @property
     def session_id(self) -> int:
@@ -255,10 +262,11 @@ def _note_name(cached: CachedPartition, key: PartitionKey, topics: Topics) -> No
 
 def _requested(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
     """Of a partition that is named twice the last counts."""
+    topics = request.topics
     return {
-        PartitionKey(topic.topic, topic.topic_id, item.partition): item
-        for topic in paced(request.topics)
-        for item in paced(topic.partitions, 2)
+        _new_tuple(PartitionKey, (topic.topic, topic.topic_id, item.partition)): item
+        for topic in (topics if len(topics) < FEW else paced(topics))
+        for item in (topic.partitions if len(topic.partitions) < FEW else paced(topic.partitions, 2))
     }
 
 

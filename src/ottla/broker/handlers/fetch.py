@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.log.results import LogSlice
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, Uuid
-from ottla.model.pace import charge, paced
+from ottla.model.pace import FEW, charge, paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import (
     AbortedTransaction,
@@ -26,6 +26,7 @@ from ottla.protocol.generated.fetch_response import (
     PartitionData,
 )
 from ottla.replication.partition import READ_COMMITTED, Partition
+from ottla.replication.partition_states import PartitionState
 
 if TYPE_CHECKING:
     from ottla.broker.planes import DataPlane
@@ -118,7 +119,8 @@ class Fetch:
         self.answers = []
         self.bytes_read = 0
         left = self._request.max_bytes
-        for key, requested in paced(self.fetch_context.partitions, 10):
+        partitions = self.fetch_context.partitions
+        for key, requested in partitions if len(partitions) < FEW else paced(partitions, 10):
             data = self._read_partition(key, requested, left)
             self.answers.append((key, data))
             size = len(data.records) if data.records else 0
@@ -129,7 +131,8 @@ class Fetch:
 
     def park(self) -> None:
         """Keep only the sizes of the records, not the records: a wait may be long."""
-        self._sizes = [len(data.records or b"") for _, data in paced(self.answers)]
+        if len(self.answers) > 1:  # the only partition of a fetch is read as a whole request
+            self._sizes = [len(data.records or b"") for _, data in paced(self.answers)]
         self.answers = []
         self._request.topics = []
         self._request.forgotten_topics_data = []
@@ -140,7 +143,7 @@ class Fetch:
 
     def look_again(self, positions: Collection[int]) -> None:
         """Look only at the partitions that changed."""
-        if len(positions) == len(self._sizes):
+        if len(positions) == len(self.fetch_context.partitions):
             self.read()
             return
         for position in positions:
@@ -161,10 +164,12 @@ class Fetch:
             if self._context.broker.authorizer is not None and not self._may_read(key):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = self.partition(key)
-            if self._context.version >= FIRST_ANY_REPLICA_VERSION:
-                partition.require_epoch(max(requested.current_leader_epoch, NO_LEADER_EPOCH))
-            else:
-                partition.require_leader(max(requested.current_leader_epoch, NO_LEADER_EPOCH))
+            epoch = requested.current_leader_epoch
+            if epoch != partition.leader_epoch or partition.state is not PartitionState.LEADER:
+                if self._context.version >= FIRST_ANY_REPLICA_VERSION:
+                    partition.require_epoch(max(epoch, NO_LEADER_EPOCH))
+                else:
+                    partition.require_leader(max(epoch, NO_LEADER_EPOCH))
             return self._read_log(partition, requested, left)
         except KafkaError as error:
             return self._failed(key, error)
@@ -214,7 +219,7 @@ class Fetch:
             if data.preferred_read_replica >= 0:
                 self.stop = True
                 return data
-        limit = min(requested.partition_max_bytes, left)
+        limit = min(left, requested.partition_max_bytes)
         first = self.bytes_read == 0
         end = data.last_stable_offset if isolation_level == READ_COMMITTED else data.high_watermark
         if limit <= 0:
@@ -277,22 +282,25 @@ class Fetch:
                 metrics.fetch_failed(name)
 
     def response(self) -> FetchResponse:
-        if self.fetch_context.overtaken:
-            return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.fetch_context.session_id, [])
-        self._count()
-        topics: list[FetchableTopicResponse] = []
-        last: tuple[str, Uuid] | None = None
+        fetch_context = self.fetch_context
+        if fetch_context.session is not None and fetch_context.overtaken:
+            return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, fetch_context.session_id, [])
+        if self._context.broker.metrics is not None:
+            self._count()
         answers = self.answers
         if self.stop:  # unknown partitions come last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
-        for key, data in paced(
-            self.fetch_context.response_partitions(answers, self._context.broker.image.topics_by_id)
-        ):
+        if fetch_context.has_session:
+            answers = fetch_context.response_partitions(answers, self._context.broker.image.topics_by_id)
+        topics: list[FetchableTopicResponse] = []
+        last: tuple[str, Uuid] | None = None
+        for key, data in answers if len(answers) < FEW else paced(answers):
             if key[:2] != last:
                 last = key[:2]
                 topics.append(FetchableTopicResponse(key.topic, key.topic_id, []))
             topics[-1].partitions.append(data)
-        response = FetchResponse(0, 0, self.fetch_context.session_id, topics)
+        session = fetch_context.session
+        response = FetchResponse(0, 0, 0 if session is None else session.id, topics)
         if self._leader_errors:
             response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
         return response
@@ -338,6 +346,8 @@ class ParkedFetch:
     """
 
     __slots__ = ("_context", "_fetch", "_moved_on", "_partitions", "_scheduled", "_timer", "_timers", "deferred")
+    _watch = staticmethod(Partition.watch)
+    _unwatch = staticmethod(Partition.unwatch)
 
     def __init__(self, fetch: Fetch, context: RequestContext[DataPlane], max_wait_ms: int) -> None:
         self._fetch = fetch
@@ -347,11 +357,12 @@ class ParkedFetch:
         self._moved_on: set[int] = set()
         self.deferred: Deferred[FetchResponse] = Deferred(self._leave)
         self._partitions: list[Partition] = []
-        for position, (key, data) in enumerate(paced(fetch.answers)):
+        answers = fetch.answers
+        for position, (key, data) in enumerate(answers if len(answers) < FEW else paced(answers)):
             partition = fetch.partition(key)
             self._partitions.append(partition)
-            self._watch(partition, partial(self._on_progress, position))
-            if fetch.has_moved(partition, position, data):  # since it was read, some slices ago
+            self._watch(partition, self, partial(self._on_progress, position))
+            if context.is_large and fetch.has_moved(partition, position, data):  # since it was read, some slices ago
                 self._moved_on.add(position)
         fetch.park()
         self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)
@@ -362,13 +373,7 @@ class ParkedFetch:
     def _leave(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            self._unwatch(partition)
-
-    def _watch(self, partition: Partition, callback: Callable[[], None]) -> None:
-        partition.watch(self, callback)
-
-    def _unwatch(self, partition: Partition) -> None:
-        partition.unwatch(self)
+            self._unwatch(partition, self)
 
     def _on_progress(self, position: int) -> None:
         """Looked at once per turn of the loop, after the append that woke us has been answered."""
@@ -395,5 +400,5 @@ class ParkedFetch:
 
     def _finish(self) -> None:
         self._leave()
-        answer = self._fetch.answer
+        answer = self._fetch.response if self._fetch.answers else self._fetch.answer
         self.deferred.resolve(Unfinished(answer) if self._context.is_large else answer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
@@ -11,6 +12,5 @@ if TYPE_CHECKING:
     from ottla.broker.planes import ControlPlane
 
 
-async def handle(context: RequestContext[ControlPlane], request: Message) -> Message:
-    response: Message = await context.broker.controller.submit(request, context)
-    return response
+def handle(context: RequestContext[ControlPlane], request: Message) -> Awaitable[Message]:
+    return context.broker.controller.submit(request, context)

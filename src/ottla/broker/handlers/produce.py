@@ -5,7 +5,7 @@ The records field is a view of the receive buffer; it is patched and written wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Answer, Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
-from ottla.broker.produce.produce_refusals import has_several_partitions, request_refusal
+from ottla.broker.produce.produce_refusals import request_refusal
 from ottla.broker.produce.verification_results import VerificationError, VerificationResult
 from ottla.log.validation import RefusedRequestError, check_request, response_message
 from ottla.log.validation_records import LargeWalkError, RecordValidationError
@@ -31,7 +31,7 @@ from ottla.protocol.generated.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.records_header import has_transactional_bit
+from ottla.protocol.records_header import ATTRIBUTES_LOW_AT, TRANSACTIONAL_MASK
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def handle(context: RequestContext[ProducePlane], request: ProduceRequest) -> An
         return validated(context, request, find_partition, partial(_handle, context, request))
     if request.transactional_id is not None:
         return _handle(context, request, MappingProxyType({}))
-    return _append(context, request)
+    return Append(context, request).answer()
 
 
 def _handle(
@@ -89,25 +89,7 @@ def _append(
     verdicts: Mapping[TopicPartition, VerificationResult] = MappingProxyType({}),
     invalid_records: Mapping[int, InvalidRecords] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    append = Append(context, request, verdicts, invalid_records)
-    response = ProduceResponse(append.topics())
-    if append.large:
-        return append.walk_large(partial(_answer, context, request, append, response))
-    return _answer(context, request, append, response)
-
-
-def _answer(
-    context: RequestContext[ProducePlane], request: ProduceRequest, append: Append, response: ProduceResponse
-) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    if request.acks == 0:
-        if append.first_error is not None:
-            raise CloseConnection(f"a produce request with acks=0 failed: {append.first_error.name}")
-        return None
-    if append.leader_errors:
-        response.node_endpoints = leader_endpoints(context, append.leader_errors, NodeEndpoint)
-    if append.uncommitted:
-        return append.wait(response, request.timeout_ms)
-    return response
+    return Append(context, request, verdicts, invalid_records).answer()
 
 
 def find_partition(context: RequestContext[ProducePlane], topic: TopicProduceData, index: int) -> Partition:
@@ -127,16 +109,16 @@ class Append:
     """One request's appends and what came of them."""
 
     __slots__ = (
-        "_acks", "_context", "_invalid_records", "_now_ms", "_on_loop", "_request", "_transactional_id", "_verdicts", "_version", "first_error",
-        "large", "leader_errors", "uncommitted",
+        "_acks", "_context", "_first_error", "_invalid_records", "_large", "_leader_errors", "_now_ms", "_on_loop", "_request",
+        "_transactional_id", "_uncommitted", "_verdicts", "_version",
     )  # fmt: skip
 
     def __init__(
         self,
         context: RequestContext[ProducePlane],
         request: ProduceRequest,
-        verdicts: Mapping[TopicPartition, VerificationResult],
-        invalid_records: Mapping[int, InvalidRecords],
+        verdicts: Mapping[TopicPartition, VerificationResult] = MappingProxyType({}),
+        invalid_records: Mapping[int, InvalidRecords] = MappingProxyType({}),
     ) -> None:
         self._invalid_records = invalid_records
         self._context = context
@@ -147,18 +129,36 @@ class Append:
         self._version = context.version
         self._now_ms = context.broker.clock.time_ms()
         self._on_loop = context.broker.record_workers is not None
-        self.first_error: ErrorCode | None = None
-        self.large: list[LargeBatch] = []
-        self.leader_errors: set[int] = set()
-        self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
+        self._first_error: ErrorCode | None = None
+        self._large: list[LargeBatch] = []
+        self._leader_errors: set[int] = set()
+        self._uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
-    def topics(self) -> list[TopicProduceResponse]:
+    def answer(self) -> ProduceResponse | Deferred[ProduceResponse] | None:
+        response = ProduceResponse(self._topics())
+        if self._large:
+            return self._walk_large(response)
+        return response if self._acks == 1 and not self._leader_errors else self._finished(response)
+
+    def _finished(self, response: ProduceResponse) -> ProduceResponse | Deferred[ProduceResponse] | None:
+        if self._acks == 0:
+            if self._first_error is not None:
+                raise CloseConnection(f"a produce request with acks=0 failed: {self._first_error.name}")
+            return None
+        if self._leader_errors:
+            response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
+        if self._uncommitted:
+            return self._wait(response, self._request.timeout_ms)
+        return response
+
+    def _topics(self) -> list[TopicProduceResponse]:
         answers = []
-        several = has_several_partitions(self._request)
+        topics = self._request.topic_data
+        several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
         refusal = request_refusal(self._request) if several else None
-        for topic in paced(self._request.topic_data):
+        for topic in paced(topics) if several else topics:
             partitions = []
-            for data in paced(topic.partition_data, 50):
+            for data in paced(topic.partition_data, 50) if several else topic.partition_data:
                 try:
                     if refusal is not None:
                         raise refusal
@@ -176,18 +176,17 @@ class Append:
         from ottla.broker.produce.large_produce import LargeBatch
 
         batch = LargeBatch(topic, data, find_partition(self._context, topic, data.index))
-        self.large.append(batch)
+        self._large.append(batch)
         return batch.response
 
-    def walk_large(
-        self, finish: Callable[[], ProduceResponse | Deferred[ProduceResponse] | None]
-    ) -> Deferred[ProduceResponse]:
+    def _walk_large(self, response: ProduceResponse) -> Deferred[ProduceResponse]:
         from ottla.broker.produce.large_produce import walked
 
         record_workers = self._context.broker.record_workers
         if record_workers is None:
             raise RuntimeError("a large walk without walkers")
-        return walked(self._context, record_workers, self.large, self._now_ms, self._append_walked, finish)
+        finish = partial(self._finished, response)
+        return walked(self._context, record_workers, self._large, self._now_ms, self._append_walked, finish)
 
     def _append_walked(self, batch: LargeBatch, result: ValidatedBatches | KafkaError) -> PartitionProduceResponse:
         try:
@@ -211,7 +210,8 @@ class Append:
         if partition.topic_partition.topic in INTERNAL_TOPICS:
             check_request(records, self._version)
             self._check_internal(partition)
-        if self._transactional_id is None and has_transactional_bit(records):
+        is_transactional = len(records) > ATTRIBUTES_LOW_AT and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_MASK
+        if is_transactional and self._transactional_id is None:
             check_request(records, self._version)
             raise RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         verification_guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
@@ -237,7 +237,7 @@ class Append:
             index, 0, result.first_offset, result.log_append_time_ms, partition.log.offsets.log_start_offset
         )
         if self._acks == ACKS_ALL and partition.log.offsets.high_watermark <= result.last_offset:
-            self.uncommitted.append((partition, result.last_offset + 1, response))
+            self._uncommitted.append((partition, result.last_offset + 1, response))
         return response
 
     def _count_failure(self, topic: TopicProduceData) -> None:
@@ -254,8 +254,8 @@ class Append:
             )
 
     def _failed(self, topic: TopicProduceData, index: int, error: KafkaError) -> PartitionProduceResponse:
-        if self.first_error is None:
-            self.first_error = error.code
+        if self._first_error is None:
+            self._first_error = error.code
         response = PartitionProduceResponse(index, int(error.code), -1, -1, self._log_start_offset(topic, index, error))
         response.error_message = error.shown if isinstance(error, VerificationError) else response_message(error)
         if isinstance(error, RecordValidationError):
@@ -263,7 +263,7 @@ class Append:
         if error.code in _LEADER_ERRORS and self._version >= FIRST_LEADER_HINT_VERSION:
             leader_id, epoch = current_leader(self._context, topic.name, topic.topic_id, index)
             response.current_leader = LeaderIdAndEpoch(leader_id, epoch)
-            self.leader_errors.add(leader_id)
+            self._leader_errors.add(leader_id)
         return response
 
     def _log_start_offset(self, topic: TopicProduceData, index: int, error: KafkaError) -> Offset:
@@ -274,9 +274,9 @@ class Append:
         except KafkaError:
             return -1
 
-    def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred[ProduceResponse]:
+    def _wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred[ProduceResponse]:
         """acks=all: answer when every append is below its high watermark; late appends get REQUEST_TIMED_OUT."""
-        waiting = dict(enumerate(self.uncommitted))
+        waiting = dict(enumerate(self._uncommitted))
         keys: dict[int, object] = {}
 
         def leave() -> None:

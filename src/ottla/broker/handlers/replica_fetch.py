@@ -6,7 +6,7 @@ sender must not count as replication.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
@@ -141,6 +141,8 @@ class ParkedReplicaFetch(ParkedFetch):
     """
 
     __slots__ = ("_looks", "_max_wait_ms")
+    _watch = staticmethod(Partition.watch_tail)
+    _unwatch = staticmethod(Partition.unwatch_tail)
 
     def __init__(self, fetch: Fetch, context: RequestContext[DataPlane], max_wait_ms: int) -> None:
         self._max_wait_ms = max_wait_ms
@@ -165,9 +167,3 @@ class ParkedReplicaFetch(ParkedFetch):
             return True  # no response had a high watermark yet
         sent = sum([cached.high_watermark for cached in session.partitions.values()])
         return sent != sum([partition.high_watermark for partition in self._partitions])
-
-    def _watch(self, partition: Partition, callback: Callable[[], None]) -> None:
-        partition.watch_tail(self, callback)
-
-    def _unwatch(self, partition: Partition) -> None:
-        partition.unwatch_tail(self)

@@ -12,11 +12,6 @@ from ottla.model.pace import paced
 from ottla.protocol.generated.produce_request import ProduceRequest
 
 
-def has_several_partitions(request: ProduceRequest) -> bool:
-    topics = request.topic_data
-    return len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
-
-
 def request_refusal(request: ProduceRequest) -> KafkaError | None:
     try:
         for topic in paced(request.topic_data):

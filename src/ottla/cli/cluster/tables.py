@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,19 +22,27 @@ def status_report(connected: Cluster) -> dict[str, Any]:
     for leader in seen.leaders.values():
         if leader in leading:
             leading[leader] += 1
+    nodes = [
+        {
+            "id": broker.id,
+            "state": "up",
+            "address": seen.addresses[broker.id],
+            "rack": broker.rack,
+            "replicas": held[broker.id][0],
+            "leaders": leading[broker.id],
+        }
+        for broker in seen.brokers
+    ]
+    gone = Counter(node for replicas in seen.replicas.values() for node in replicas if node not in leading)
+    nodes += [
+        {"id": node, "state": "gone", "address": None, "rack": None, "replicas": replicas, "leaders": 0}
+        for node, replicas in sorted(gone.items())
+    ]
     return {
         "cluster_id": seen.cluster_id,
+        "healthy": not (gone or seen.under_replicated or seen.leaderless),
         "controller": seen.controller_id,
-        "nodes": [
-            {
-                "id": broker.id,
-                "address": seen.addresses[broker.id],
-                "rack": broker.rack,
-                "replicas": held[broker.id][0],
-                "leaders": leading[broker.id],
-            }
-            for broker in seen.brokers
-        ],
+        "nodes": nodes,
         "partitions": len(seen.replicas),
         "under_replicated": [f"{topic}-{index}" for topic, index in seen.under_replicated],
         "without_leader": [f"{topic}-{index}" for topic, index in seen.leaderless],
@@ -47,12 +56,12 @@ def status_table(report: dict[str, Any]) -> None:
     from ottla.cli.terminal.output import console
 
     screen = console()
-    table = Table("node", "address", "rack", "replicas", "leaders", title=f"cluster {report['cluster_id']}")
+    table = Table("node", "state", "address", "rack", "replicas", "leaders", title=f"cluster {report['cluster_id']}")
     for node in report["nodes"]:
-        row = (node["id"], node["address"], node["rack"] or "", node["replicas"], node["leaders"])
-        table.add_row(*map(str, row))
+        place = node["address"] or "-", node["rack"] or ""
+        table.add_row(*map(str, (node["id"], node["state"], *place, node["replicas"], node["leaders"])))
     screen.print(table)
-    screen.print(f"{report['partitions']} partitions")
+    screen.print(f"{report['partitions']} partitions{', every replica in sync' if report['healthy'] else ''}")
     for name, words in (
         ("under_replicated", "with fewer replicas in sync than assigned"),
         ("without_leader", "without a leader"),

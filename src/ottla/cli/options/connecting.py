@@ -42,9 +42,10 @@ class Target:
     ) -> dict[str, object]:
         """Settings for librdkafka: the profile's and -X replace `defaults`, and `more` replaces theirs."""
         from ottla.cli.kafka.client_properties import librdkafka_config
-        from ottla.cli.options.reachability import wait_for_listener
+        from ottla.cli.options.reachability import check_login, wait_for_listener
 
         wait_for_listener(self.profile.bootstrap)
+        check_login(self.profile)
         properties = {"client.id": "ottla", **self.profile.properties, "bootstrap.servers": self.profile.bootstrap}
         return {**(defaults or {}), **librdkafka_config(properties, producer=producer), **more}
 

@@ -24,6 +24,7 @@ PATIENCE_S = 5.0
 _PAUSE_S = 0.2
 _CONNECT_S = 3.0
 _DIAGNOSIS_S = 3.0
+_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def wait_for_listener(bootstrap: str, seconds: float = PATIENCE_S) -> None:
@@ -58,6 +59,17 @@ def _refusal(host: str, port: int) -> str | None:
     except OSError:
         return None
     return None
+
+
+def logs_in(where: Profile) -> bool:
+    return where.properties.get("security.protocol", "").upper().startswith("SASL_")
+
+
+def check_login(where: Profile) -> None:
+    """Raises AuthenticationFailed if the cluster refuses the password: librdkafka repeats such a login for ever."""
+    if logs_in(where) and where.properties.get("sasl.mechanism") in _PASSWORD_MECHANISMS:
+        with open_cluster(where) as cluster:
+            cluster.any(time.monotonic() + PATIENCE_S)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Reading:
         """Until every partition's end was reached once, or for ever with `follow`. A batch is empty when a poll brought no
         record: the caller may stop there.
         """
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         from ottla.cli.kafka.client_properties import next_batch
 
@@ -70,6 +70,8 @@ class Reading:
                     messages.append(message)
                 elif error.code() == LocalError.PARTITION_EOF:
                     self._open.discard(message.partition())
+                elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    continue  # librdkafka needs a group's name and looks for its coordinator; nothing here uses the group
                 elif error.fatal() or not error.retriable():
                     raise KafkaException(error)
             if messages:

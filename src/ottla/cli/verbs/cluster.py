@@ -30,6 +30,9 @@ _at_once = click.option(
 )
 
 
+_yes = click.option("--yes", is_flag=True, help="Do not ask before a change after which writes may be refused.")
+
+
 @click.group()
 def cluster() -> None:
     r"""Look at a cluster and move partitions between its nodes.
@@ -46,13 +49,18 @@ def cluster() -> None:
 @located
 @_output
 def status(where: Profile, output: str) -> None:
-    """Show the nodes, the spread of replicas and leaders, and partitions with problems."""
+    """Show the nodes, the spread of replicas and leaders, and partitions with problems.
+
+    The exit code is 1 if a node is gone or a partition has no leader or too few replicas in sync.
+    """
 
     def show(connected: Cluster) -> None:
         from ottla.cli.cluster.tables import status_report, status_table
 
         report = status_report(connected)
         click.echo(json.dumps(report, indent=2)) if output == "json" else status_table(report)
+        if not report["healthy"]:
+            sys.exit(1)
 
     _with_cluster(where, show)
 
@@ -76,7 +84,9 @@ def quorum(where: Profile, output: str) -> None:
 @located
 @_at_once
 @click.argument("node", type=int)
-def drain(where: Profile, at_once: int, node: int) -> None:
+@click.option("--allow-fewer", is_flag=True, help="Remove replicas that no other node has room for.")
+@_yes
+def drain(where: Profile, at_once: int, node: int, *, allow_fewer: bool, yes: bool) -> None:
     """Move all replicas off NODE while clients keep working.
 
     After an interruption, call the command again to continue.
@@ -90,7 +100,12 @@ def drain(where: Profile, at_once: int, node: int) -> None:
         held = sum(node in replicas for replicas in seen.replicas.values())
         if not held and node not in seen.addresses:
             raise click.ClickException(f"there is no node {node} in this cluster: it has {sorted(seen.addresses)}")
-        _move(connected, lambda now: plan_drain(now.brokers, now.replicas, node), at_once, f"draining node {node}")
+
+        def plan(now: ClusterView) -> Assignment:
+            return plan_drain(now.brokers, now.replicas, node, allow_fewer=allow_fewer)
+
+        _confirm_refused_writes(connected, plan(seen), yes=yes)
+        _move(connected, plan, at_once, f"draining node {node}")
         click.echo(f"node {node} holds no replicas")
 
     _with_cluster(where, run)
@@ -133,6 +148,7 @@ def balance(where: Profile, at_once: int) -> None:
     is_flag=True,
     help="Cancel running reassignments of TARGET, or of all topics, and restore the old replicas.",
 )
+@_yes
 def reassign(
     where: Profile,
     at_once: int,
@@ -142,6 +158,7 @@ def reassign(
     file: Path | None,
     *,
     cancel: bool,
+    yes: bool,
 ) -> None:
     r"""Give TARGET (TOPIC or TOPIC:PARTITION) other replicas.
 
@@ -167,11 +184,40 @@ def reassign(
             stop(connected, moving)
             click.echo(f"cancelled {len(moving)} reassignments")
             return
-        plan = planner(view(connected), target, replicas, factor, file)
+        seen = view(connected)
+        plan = planner(seen, target, replicas, factor, file)
+        planned = plan(seen)
+        _confirm_refused_writes(connected, planned, yes=yes)
         _move(connected, plan, at_once, "reassigning")
-        click.echo("done")
+        after = view(connected).replicas
+        factors = sorted({len(after[partition]) for partition in planned if partition in after})
+        words = " or ".join(map(str, factors))
+        click.echo(f"{len(planned)} partitions were moved, each has {words} replicas" if planned else "nothing to move")
 
     _with_cluster(where, run)
+
+
+def _confirm_refused_writes(connected: Cluster, plan: Assignment, *, yes: bool) -> None:
+    """Asks before a topic has fewer replicas than its min.insync.replicas."""
+    from ottla.client.configs import ConfigResourceType, describe_configs
+
+    fewest: dict[str, int] = {}
+    for (topic, _), replicas in plan.items():
+        fewest[topic] = min(len(replicas), fewest.get(topic, len(replicas)))
+    configs = describe_configs(connected, ConfigResourceType.TOPIC, sorted(fewest)) if fewest else {}
+    refused = []
+    for topic, rows in configs.items():
+        needed = next((int(row.value or 1) for row in rows if row.name == "min.insync.replicas"), 1)
+        if fewest[topic] < needed:
+            refused.append(f"{topic} (min.insync.replicas={needed}, {fewest[topic]} replicas planned)")
+    if refused:
+        click.echo(
+            f"Writes with acks=all will be refused in {', '.join(refused)}: "
+            "set min.insync.replicas of these topics first (ottla config set topic NAME min.insync.replicas=1).",
+            err=True,
+        )
+        if not yes:
+            click.confirm("Change the replicas all the same?", abort=True, err=True)
 
 
 def _move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once: int, title: str) -> None:

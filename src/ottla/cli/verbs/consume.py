@@ -64,7 +64,7 @@ def consume(
     key_as: str,
     value_as: str,
 ) -> None:
-    r"""Read a topic. Avro, JSON Schema and Protobuf are decoded through the registry (--registry).
+    r"""Read a topic. Avro, JSON Schema and Protobuf are decoded through the registry: --registry, or that of `ottla up`.
 
     \b
     Examples:
@@ -75,6 +75,7 @@ def consume(
       ottla consume orders -g audit -e
     """
     from ottla.cli.records.filter_expression import compile_filter
+    from ottla.cli.records.node_registry import registry_url
     from ottla.cli.terminal.interruption import StopSignals
     from ottla.console.messages.decode import Decoder
     from ottla.console.registry_client import ConsoleRegistry
@@ -84,7 +85,7 @@ def consume(
     if group is not None and sys.stdout is None:  # Python's value for a closed standard output: print writes nothing
         raise click.ClickException("standard output is closed: no record could be printed, so none is committed")
     predicate = compile_filter(expression) if expression else None
-    registry = ConsoleRegistry(target.profile.registry)
+    registry = ConsoleRegistry(registry_url(target))
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)
     write = _writer(form, target.output)
     seen = 0
@@ -131,10 +132,8 @@ def _decoded(decoder: Decoder, data: bytes | None) -> Decoded:
 
 
 def as_facts(message: Any, key: Decoded, value: Decoded) -> dict[str, Any]:
-    """A record as a filter and JSON see it."""
-    headers = {
-        name: None if data is None else data.decode("utf-8", "replace") for name, data in message.headers() or ()
-    }
+    """A record as a filter sees it: of a repeated header the last value."""
+    headers = {name: _header_text(data) for name, data in message.headers() or ()}
     return {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -163,10 +162,23 @@ def _writer(form: str | None, output: str) -> Callable[[Any, Decoded, Decoded], 
             for_terminal(formatted(message, _text(key), _text(value))), nl=False
         )
     if output == "json":
-        return lambda message, key, value: click.echo(json_text(as_facts(message, key, value)))
+        return lambda message, key, value: click.echo(json_text(_with_all_headers(message, key, value)))
     if output == "yaml":
-        return lambda message, key, value: show_tree([as_facts(message, key, value)], "yaml")
+        return lambda message, key, value: show_tree([_with_all_headers(message, key, value)], "yaml")
     return _line
+
+
+def _with_all_headers(message: Any, key: Decoded, value: Decoded) -> dict[str, Any]:
+    """A header that is there several times is a list of its values, in their order."""
+    values: dict[str, list[str | None]] = {}
+    for name, data in message.headers() or ():
+        values.setdefault(name, []).append(_header_text(data))
+    headers = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
+    return as_facts(message, key, value) | {"headers": headers}
+
+
+def _header_text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
 
 
 def _text(decoded: Decoded) -> str:

@@ -54,38 +54,44 @@ def list_(target: Target, all_groups: bool) -> None:  # noqa: FBT001 - click pas
 def describe(target: Target, name: str) -> None:
     """Show a group's members, offsets and lag."""
     from ottla.cli.terminal.output import show, show_tree
+    from ottla.client.group_lag import partition_lags
     from ottla.client.groups import committed_offsets, describe_group
-    from ottla.client.offsets import end_offsets
 
     with target.cluster() as cluster:
         described_group = describe_group(cluster, name)
         committed = committed_offsets(cluster, name)
         owners = {place: member for member in described_group.members for place in member.assignment}
-        ends = end_offsets(cluster, {*committed, *owners})
+        lags = partition_lags(cluster, committed, owners)
     rows = []
     for place in sorted({*committed, *owners}):
-        offset, end = committed.get(place), ends.get(place)
+        end, lag = lags.get(place, (None, None))
         rows.append({
-            "topic": place[0], "partition": place[1], "offset": offset, "end": end,
-            "lag": end - offset if offset is not None and end is not None else None,
+            "topic": place[0], "partition": place[1], "offset": committed.get(place), "end": end,
+            "lag": lag.records if lag is not None else None,
+            "behind_s": lag.seconds if lag is not None else None,
+            "counts_from": "commit" if place in committed else "start",
             "member": owners[place].client_id if place in owners else None,
             "host": owners[place].host if place in owners else None,
         })  # fmt: skip
-    lag = sum(row["lag"] or 0 for row in rows if isinstance(row["lag"], int))
+    lag_sum = sum(lag.records for _, lag in lags.values())
     if target.output != "table":
         show_tree(
             {
                 "group": name,
                 "state": described_group.state,
-                "lag": lag,
+                "lag": lag_sum,
                 "members": len(described_group.members),
                 "partitions": rows,
             },
             target.output,
         )
         return
-    click.echo(f"{visible(name)}  {described_group.state}  {len(described_group.members)} members  lag {lag}")
+    click.echo(f"{visible(name)}  {described_group.state}  {len(described_group.members)} members  lag {lag_sum}")
     show(rows, "table")
+    if lags.keys() - committed.keys():
+        click.echo(
+            "counts_from start: the group has no commit there, so the lag counts from the partition's start", err=True
+        )
 
 
 @group.command()

@@ -152,7 +152,8 @@ def switch(
     folder = supervisor.state_directory(state)
     before, after = pipelines[0], version(pipelines, suffix)[0]
     root = checkpoint_root(options["checkpoints"] or os.path.join(folder, "checkpoints"))
-    steps.check_backfilled(files_of(root, pairs("--conf", options["spark_settings"])), root, before, after)
+    if not supervisor.is_under_way(folder, after.name):  # else it has begun each of its queries itself
+        steps.check_backfilled(files_of(root, pairs("--conf", options["spark_settings"])), root, before, after)
     steps.switch(
         folder,
         old or before.name,
@@ -290,7 +291,6 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     from ottla.pipelines.checkpoints import checkpoint_root
     from ottla.pipelines.execution import refuse_several, run_pipelines
     from ottla.pipelines.session import has_data_source, spark
-    from ottla.pipelines.shipping import archive_settings
 
     state = supervisor.state_directory(options.get("state"))
     settings = RunSettings(
@@ -309,9 +309,10 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
     session = spark(
         options["master"],
         remote=options["remote"],
-        config={**archive_settings(options["archive"]), **pairs("--conf", options["spark_settings"])},
+        config=pairs("--conf", options["spark_settings"]),
         log_file=log,
         py_files=options["py_files"],
+        archive=options["archive"],
     )
     run_pipelines(
         session,

@@ -50,14 +50,17 @@ def validate(
             from ottla.pipelines.topics import existing_topics
 
             for _, steps in ordered:
-                existing_topics(settings, steps)
+                try:
+                    existing_topics(settings, steps)
+                except UserError as problem:
+                    reasons.append(str(problem))
         if plans:
             from ottla.pipelines.analysis import problems
             from ottla.pipelines.reset import local_session
 
             session = local_session(pairs("--conf", spark_settings))
             try:
-                reasons = [reason for pipeline in pipelines for reason in problems(session, pipeline, settings)]
+                reasons += [reason for pipeline in pipelines for reason in problems(session, pipeline, settings)]
             finally:
                 session.stop()
     if reasons:
@@ -75,6 +78,8 @@ def validate(
               help="Kafka client property; may be repeated.")  # fmt: skip
 @click.option("--conf", "spark_settings", multiple=True, metavar="NAME=VALUE",
               help="Spark setting for checkpoints on an object store; may be repeated.")  # fmt: skip
+@click.option("--cluster-gone", is_flag=True,
+              help="The cluster of the pipeline does not exist any more: do not compare clusters.")  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @STATE
 def reset(
@@ -83,10 +88,11 @@ def reset(
     checkpoints: str | None,
     properties: tuple[str, ...],
     spark_settings: tuple[str, ...],
+    cluster_gone: bool,  # noqa: FBT001 - click passes flags so
     yes: bool,  # noqa: FBT001 - click passes flags so
     state: str | None,
 ) -> None:
-    r"""Forget the positions, the state and the markers of a pipeline. Its outputs stay as they are.
+    r"""Forget the positions, the state, the markers and the consumer groups of a pipeline. Its outputs stay as they are.
 
     The next start reads the inputs from their beginning, and writes their results into the outputs again.
 
@@ -111,5 +117,5 @@ def reset(
             f"forget the positions and the state of {len(queries)} queries in {checkpoint.folder}?", abort=True
         )
     client = {"bootstrap.servers": bootstrap_servers, **pairs("--property", properties)}
-    forgotten = resetting.reset(checkpoint, client)
+    forgotten = resetting.reset(checkpoint, client, cluster_gone=cluster_gone)
     click.echo(f"{name}: forgot {len(queries)} queries and {forgotten} groups of markers")

@@ -38,18 +38,19 @@ def top(where: Profile, every: float, count: int, all_groups: bool) -> None:  # 
 
     from ottla.cli.options.reachability import open_cluster
     from ottla.client.errors import ClientError
+    from ottla.client.group_lag import UnreadTimes
     from ottla.console.cluster.collect import collect
     from ottla.console.cluster.history import History
     from ottla.model.errors import KafkaError
 
-    history, looks = History(), 0
+    history, unread, looks = History(), UnreadTimes(), 0
     try:
         with (
             open_cluster(where, "10000") as cluster,
             Live(auto_refresh=False, screen=sys.stdout.isatty() and not count) as live,
         ):
             while True:
-                snapshot = collect(cluster, marker_groups=all_groups)
+                snapshot = collect(cluster, unread, marker_groups=all_groups)
                 history.add(snapshot)
                 live.update(screen(snapshot, history), refresh=True)
                 looks += 1
@@ -91,7 +92,15 @@ def screen(snapshot: ClusterSnapshot, history: History) -> Group:
     lags = sorted(((lag, name) for name, lag in history.lags(snapshot).items()), key=lambda p: -p[0].records)
     for lag, name in lags[:10]:
         group = snapshot.groups[name]
-        groups.add_row(escape(visible(name)), group.kind, group.state, number(lag.records), span(lag.seconds))
+        groups.add_row(
+            escape(visible(name)),
+            group.kind,
+            group.state,
+            f"{number(lag.records)}{' *' if lag.uncommitted else ''}",
+            span(lag.seconds),
+        )
+    if any(lag.uncommitted for lag, _ in lags[:10]):
+        groups.caption = "* without a commit, a partition counts from its start"
     written = history.written.rate()
     head = f"cluster {snapshot.cluster_id}  {len(snapshot.brokers)} brokers  {number(written)} records/s written"
     return Group(head, brokers, topics, groups)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,17 +12,15 @@ from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
+    from ottla.cli.options.profiles import Profile
+    from ottla.client.cluster import Cluster
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
-_mechanism = click.option(
-    "--mechanism",
-    type=click.Choice(MECHANISMS),
-    default="SCRAM-SHA-512",
-    show_default=True,
-    help="SCRAM mechanism of the credential.",
-)
+_LOGIN_S = 5.0
+"""A broker learns of a new credential a moment after the controller."""
+_PAUSE_S = 0.1
 
 
 @click.group()
@@ -57,24 +57,88 @@ def list_(target: Target) -> None:
 
 @user.command()
 @click.argument("name")
-@_mechanism
+@click.option(
+    "--mechanism",
+    type=click.Choice(MECHANISMS),
+    help="SCRAM mechanism of the credential.  [default: the strongest that the brokers accept]",
+)
 @click.option(
     "--iterations", type=click.IntRange(4096, 16384), default=8192, show_default=True, help="Rounds of the SCRAM hash."
 )
 @click.password_option(help="Password; without this option the command asks for it.")
 @connected
-def add(target: Target, name: str, mechanism: str, iterations: int, password: str) -> None:
-    """Create a user, or change the password of a user."""
+def add(target: Target, name: str, mechanism: str | None, iterations: int, password: str) -> None:
+    """Create a user, or change the password of a user, and check that the user can log in."""
     from ottla.cli.kafka.configs_quotas import alter_scram
+    from ottla.cli.options.reachability import logs_in
 
     with target.cluster() as cluster:
-        alter_scram(cluster, name, {mechanism: f"iterations={iterations},password={password}"}, ())
-    click.echo(f"{name} can log in with {mechanism}")
+        accepted = _accepted_mechanisms(cluster)
+        chosen = mechanism or max((word for word in MECHANISMS if word in accepted), default=MECHANISMS[-1])
+        alter_scram(cluster, name, {chosen: f"iterations={iterations},password={password}"}, ())
+    if accepted and chosen not in accepted:
+        click.echo(
+            f"stored {chosen} for {name}; the brokers accept {', '.join(sorted(accepted))} only, so {name} cannot log in "
+            f"yet: add {chosen} to sasl.enabled.mechanisms of a listener",
+            err=True,
+        )
+    elif logs_in(target.profile):
+        _check_password(target.profile, name, chosen, password)
+        click.echo(f"{name} can log in with {chosen}")
+    else:
+        click.echo(f"stored {chosen} for {name} (not tried: this connection has no login)")
+
+
+def _accepted_mechanisms(cluster: Cluster) -> set[str]:
+    """The mechanisms of all listeners; empty if the broker does not show its settings."""
+    from ottla.client.configs import ConfigResourceType, describe_configs
+    from ottla.model.errors import KafkaError
+
+    broker = str(cluster.describe("metadata", []).brokers[0].node_id)
+    try:
+        configs = describe_configs(cluster, ConfigResourceType.BROKER, [broker])[broker]
+    except KafkaError:
+        return set()
+    values = [row.value or "" for row in configs if row.name.endswith("sasl.enabled.mechanisms")]
+    return {word.strip() for value in values for word in value.split(",") if word.strip()}
+
+
+def _check_password(where: Profile, name: str, mechanism: str, password: str) -> None:
+    """Raises AuthenticationFailed if the brokers refuse the new password."""
+    from ottla.cli.options.reachability import check_login
+    from ottla.client.errors import AuthenticationFailed
+
+    login = (
+        f"org.apache.kafka.common.security.scram.ScramLoginModule required username={_quoted(name)} "
+        f"password={_quoted(password)};"
+    )
+    own = replace(where, properties={**where.properties, "sasl.mechanism": mechanism, "sasl.jaas.config": login})
+    deadline = time.monotonic() + _LOGIN_S
+    while True:
+        try:
+            check_login(own)
+        except AuthenticationFailed:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @user.command()
 @click.argument("name")
-@_mechanism
+@click.option(
+    "--mechanism",
+    type=click.Choice(MECHANISMS),
+    default="SCRAM-SHA-512",
+    show_default=True,
+    help="SCRAM mechanism of the credential.",
+)
 @connected
 def remove(target: Target, name: str, mechanism: str) -> None:
     """Delete a credential of a user."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +12,20 @@ from ottla.connect.locations import locate
 from ottla.connect.sinks.base import Work, need_extra, of_known_types, without_deleted
 from ottla.model.user_error import UserError
 
+COMMIT_TRIES = 20
 _PROPERTY = "ottla.version."
+
+
+def without_own_retry(table: Any) -> Any:
+    """The table without pyiceberg's own retry of a commit: that retry would append work that is there meanwhile."""
+    properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    return table
+
+
+def pause(number: int) -> None:
+    """After a commit that another writer was faster than."""
+    time.sleep(random.uniform(0, 0.05 * (number + 1)))  # noqa: S311 - a pause
 
 
 class IcebergSink:
@@ -26,22 +41,32 @@ class IcebergSink:
         self._catalog.create_namespace_if_not_exists(namespace)
 
     def put(self, rows: pa.Table, work: Work) -> bool:
-        last = self.reached(work.application)
-        if last is not None and last >= work.version:
-            return False
-        from pyiceberg.exceptions import CommitFailedException, ResolveError, ValidationError
+        from pyiceberg.exceptions import (
+            CommitFailedException,
+            CommitStateUnknownException,
+            ResolveError,
+            ValidationError,
+        )
 
         kept = of_known_types(without_deleted(rows)[0])
-        try:
-            table = self._catalog.create_table_if_not_exists(self._name, kept.schema)
-            with table.transaction() as change:
-                with change.update_schema() as columns:  # new ones are added, a number may become a wider one
-                    columns.union_by_name(kept.schema)
-                change.append(kept, snapshot_properties=self._properties(work))
-        except (ValueError, OSError, CommitFailedException, ResolveError, ValidationError) as problem:
-            words = str(problem).splitlines()[0]
-            raise UserError(f"the Iceberg table {self._name} was not written: {words}") from problem
-        return True
+        for number in range(COMMIT_TRIES):
+            last = self.reached(work.application)
+            if last is not None and last >= work.version:
+                return False
+            try:
+                table = without_own_retry(self._catalog.create_table_if_not_exists(self._name, kept.schema))
+                with table.transaction() as change:
+                    with change.update_schema() as columns:  # new ones are added, a number may become a wider one
+                        columns.union_by_name(kept.schema)
+                    change.append(kept, snapshot_properties=self._properties(work))
+            except CommitFailedException:
+                pause(number)
+            except (ValueError, OSError, CommitStateUnknownException, ResolveError, ValidationError) as problem:
+                words = str(problem).splitlines()[0]
+                raise UserError(f"the Iceberg table {self._name} was not written: {words}") from problem
+            else:
+                return True
+        raise UserError(f"the Iceberg table {self._name} was not written: others change it all the time")
 
     @staticmethod
     def _properties(work: Work) -> dict[str, str]:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import AuthenticationFailed, BadSettings, ClientError, check
+from ottla.client.group_lag import UnreadTimes
 from ottla.client.settings import ClientSettings
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.gateway import Gateway
@@ -66,6 +67,7 @@ class Acting:
         self.made = self.used = time.monotonic()
         self._snapshot: ClusterSnapshot | None = None
         self._seen_at = 0.0
+        self._unread = UnreadTimes()
         self._looking = asyncio.Lock()
 
     @property
@@ -76,7 +78,7 @@ class Acting:
         """Never older than `max_age_s`: what the cluster has forbidden since is not shown."""
         async with self._looking:
             if self._snapshot is None or time.monotonic() - self._seen_at > max_age_s:
-                self._snapshot = await self.gateway.ask(collect)
+                self._snapshot = await self.gateway.ask(lambda cluster: collect(cluster, self._unread))
                 self._seen_at = time.monotonic()
             return self._snapshot
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
-from ottla.console.cluster.groups import committed_offsets, list_groups
+from ottla.client.group_lag import Partition, UnreadTimes
+from ottla.console.cluster.groups import committed_offsets, list_groups, owned_partitions
 from ottla.console.cluster.offsets import leader_offsets
-from ottla.console.cluster.snapshot import BrokerRow, ClusterSnapshot, GroupRow, Partition, PartitionRow, TopicRow
+from ottla.console.cluster.snapshot import BrokerRow, ClusterSnapshot, GroupRow, PartitionRow, TopicRow
 from ottla.model.errors import KafkaError
 from ottla.model.ids import uuid_to_str
 from ottla.model.marker_groups import MARKER_TOPIC, is_marker_group
@@ -23,10 +24,11 @@ from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 Result = TypeVar("Result")
 
 
-def collect(cluster: Cluster, *, marker_groups: bool = False) -> ClusterSnapshot:
+def collect(cluster: Cluster, unread: UnreadTimes | None = None, *, marker_groups: bool = False) -> ClusterSnapshot:
     """Raises an error only if the metadata cannot be read; `problems` lists every other failed call.
 
     Groups that hold markers of exactly-once writes are left out without `marker_groups`: their offsets are no positions.
+    A caller that looks again and again passes the `unread` times of its last look.
     """
     started = time.monotonic()
     problems: list[str] = []
@@ -45,7 +47,7 @@ def collect(cluster: Cluster, *, marker_groups: bool = False) -> ClusterSnapshot
     answering = [row.id for row in brokers if row.answers]
     groups = _try(problems, "groups", lambda: _groups(cluster, answering, marker_groups=marker_groups)) or {}
     topics = _topics(metadata, starts, ends, sizes)
-    return ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         taken_ms=int(time.time() * 1000),
         cluster_id=metadata.cluster_id or "",
         controller_id=metadata.controller_id,
@@ -55,6 +57,14 @@ def collect(cluster: Cluster, *, marker_groups: bool = False) -> ClusterSnapshot
         took_s=time.monotonic() - started,
         problems=tuple(problems),
     )
+    places = {
+        (where, offset)
+        for group in groups.values()
+        for where, offset in snapshot.positions(group).items()
+        if offset < snapshot.ends[where]
+    }
+    times = UnreadTimes() if unread is None else unread
+    return replace(snapshot, unread_since=times.look(cluster, leaders, places))
 
 
 def _try(problems: list[str], what: str, question: Callable[[], Result]) -> Result | None:
@@ -127,8 +137,9 @@ def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition
 def _groups(cluster: Cluster, brokers: list[int], *, marker_groups: bool) -> dict[str, GroupRow]:
     rows = {row.id: row for row in list_groups(cluster, brokers) if marker_groups or not is_marker_group(row.id)}
     with_offsets = [row for row in rows.values() if row.kind in ("classic", "consumer", "streams")]
+    owned = owned_partitions(cluster, with_offsets)
     for group_id, committed in committed_offsets(cluster, with_offsets).items():
-        rows[group_id] = replace(rows[group_id], committed=committed)
+        rows[group_id] = replace(rows[group_id], committed=committed, owned=owned.get(group_id, frozenset()))
     return rows
 
 

@@ -6,11 +6,12 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ottla.client.cluster import Cluster
+from ottla.client.group_lag import Partition
 from ottla.client.groups import commit_offsets
 from ottla.client.groups import describe_group as describe_consumer_group
 from ottla.client.share_groups import alter_share_offsets, describe_share_group
 from ottla.client.streams_groups import describe_streams_group
-from ottla.console.cluster.snapshot import GroupRow, Partition
+from ottla.console.cluster.snapshot import GroupRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

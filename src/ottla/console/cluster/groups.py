@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.client import groups as client_groups
 from ottla.client.cluster import Cluster
 from ottla.client.errors import check
-from ottla.console.cluster.snapshot import GroupRow, Partition
+from ottla.client.group_lag import Partition
+from ottla.console.cluster.snapshot import GroupRow
 from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.list_groups_response import ListGroupsResponse
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -60,6 +62,21 @@ def committed_offsets(cluster: Cluster, groups: Iterable[GroupRow]) -> dict[str,
                     if row.committed_offset >= 0
                 }
     return offsets_by_group
+
+
+def owned_partitions(cluster: Cluster, groups: Iterable[GroupRow]) -> dict[str, frozenset[Partition]]:
+    """What the members of classic and consumer groups own; a group without members owns nothing."""
+    by_coordinator: dict[int, list[GroupRow]] = {}
+    for row in groups:
+        if row.kind in ("classic", "consumer") and row.state not in ("Empty", "Dead"):
+            by_coordinator.setdefault(row.coordinator, []).append(row)
+    owned: dict[str, frozenset[Partition]] = {}
+    for node, rows in by_coordinator.items():
+        kinds = {row.id: row.kind for row in rows}
+        for some in _batched(list(kinds)):
+            consumer, classic = ([name for name in some if kinds[name] == kind] for kind in ("consumer", "classic"))
+            owned |= client_groups.owned_partitions(cluster, node, consumer, classic)
+    return owned
 
 
 def _batched(names: list[str]) -> Iterable[tuple[str, ...]]:

@@ -1,16 +1,17 @@
 """What was seen before, in bounded rings: rates, growth over time, and how many seconds a group is behind.
 
-A group's lag in seconds is the age of the oldest record that it has not read: the time since the end of the partition
-passed the committed offset. That is known without reading a record, for as long as this history goes back.
+A group's lag in seconds is the age of the oldest record that the group has not read (`ottla.client.group_lag`). Where
+that record cannot be read, the history has an estimate: the time since the end of the partition passed the position.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import replace
 
-from ottla.console.cluster.snapshot import ClusterSnapshot, Partition
+from ottla.client.group_lag import Partition, ReadLag
+from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow
 
 POINTS = 720
 """Of each ring: an hour at one look every five seconds."""
@@ -55,14 +56,6 @@ class Ring:
         return max(0.0, self.values[-1] - self.values[first]) / apart if apart > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLag:
-    records: int
-    seconds: float | None
-    """None when it goes back further than the history."""
-    at_least: bool = False
-
-
 class History:
     def __init__(self) -> None:
         self.written = Ring()
@@ -85,8 +78,8 @@ class History:
         self._add_groups(snapshot, now)
 
     def _add_groups(self, snapshot: ClusterSnapshot, now: float) -> None:
-        ends = snapshot.ends()
-        read = {where for group in snapshot.groups.values() for where in group.committed}
+        ends = snapshot.ends
+        read = {where for group in snapshot.groups.values() for where in snapshot.positions(group)}
         for where in self._ends.keys() - read:
             del self._ends[where]
         for where in sorted(read & ends.keys())[:MAX_PARTITIONS]:
@@ -94,44 +87,55 @@ class History:
         for name in self.lag_by_group.keys() - snapshot.groups.keys():
             del self.lag_by_group[name]
         for group in snapshot.groups.values():
-            lag = sum(max(0, ends[where] - offset) for where, offset in group.committed.items() if where in ends)
+            lag = sum(max(0, ends[where] - position) for where, position in snapshot.positions(group).items())
             self.lag_by_group.setdefault(group.id, Ring()).add(now, lag)
 
-    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> ReadLag:
-        if committed >= end:
+    def lag(self, snapshot: ClusterSnapshot, where: Partition, position: int) -> ReadLag:
+        """How far a group is behind that continues at `position`. The end of the partition is in the snapshot."""
+        end, now_s = snapshot.ends[where], snapshot.taken_ms / 1000
+        if position >= end:
             return ReadLag(0, 0.0)
+        since_ms = snapshot.unread_since.get((where, position))
+        if since_ms is not None:
+            return ReadLag(end - position, max(0.0, now_s - since_ms / 1000))
+        return self._seen_lag(where, position, end, now_s)
+
+    def _seen_lag(self, where: Partition, position: int, end: int, now_s: float) -> ReadLag:
+        """Without the record's time: the time since the end of the partition passed the position, as far as seen."""
         ring = self._ends.get(where)
         if ring is None or not ring.times:
-            return ReadLag(end - committed, None)
-        passed = bisect_right(ring.values, committed)
+            return ReadLag(end - position, None)
+        passed = bisect_right(ring.values, position)
         if passed >= len(ring.times):
-            return ReadLag(end - committed, 0.0)
+            return ReadLag(end - position, 0.0)
         if passed == 0:
             # The first look already found it behind: at least as old as that.
-            return ReadLag(end - committed, max(0.0, now_s - ring.times[0]), at_least=True)
+            return ReadLag(end - position, max(0.0, now_s - ring.times[0]), at_least=True)
         before, after = passed - 1, passed
         grown = ring.values[after] - ring.values[before]
-        part = (committed - ring.values[before]) / grown if grown > 0 else 0.0
+        part = (position - ring.values[before]) / grown if grown > 0 else 0.0
         moment = ring.times[before] + part * (ring.times[after] - ring.times[before])
-        return ReadLag(end - committed, max(0.0, now_s - moment))
+        return ReadLag(end - position, max(0.0, now_s - moment))
+
+    def lags_by_partition(self, snapshot: ClusterSnapshot, group: GroupRow) -> dict[Partition, ReadLag]:
+        """Of one group; a partition that is counted from its start is marked."""
+        return {
+            where: replace(self.lag(snapshot, where, position), uncommitted=where not in group.committed)
+            for where, position in snapshot.positions(group).items()
+        }
 
     def lags(self, snapshot: ClusterSnapshot) -> dict[str, ReadLag]:
         """Of every group: the sum of the records, the longest of the times."""
-        ends, now_s = snapshot.ends(), snapshot.taken_ms / 1000
         return {
-            group.id: total_lag(
-                [
-                    self.lag(where, offset, ends[where], now_s)
-                    for where, offset in group.committed.items()
-                    if where in ends
-                ]
-            )
+            group.id: total_lag(list(self.lags_by_partition(snapshot, group).values()))
             for group in snapshot.groups.values()
         }
 
 
 def total_lag(lags: list[ReadLag]) -> ReadLag:
     behind = [lag for lag in lags if lag.records]
-    lag_seconds = [lag.seconds for lag in behind if lag.seconds is not None]
+    # A member may start at the end of a partition: the age of its first record counts only with a commit.
+    lag_seconds = [lag.seconds for lag in behind if lag.seconds is not None and not lag.uncommitted]
     seconds = max(lag_seconds) if lag_seconds else (None if behind else 0.0)
-    return ReadLag(sum(lag.records for lag in lags), seconds, any(lag.at_least for lag in behind))
+    at_least, uncommitted = any(lag.at_least for lag in behind), any(lag.uncommitted for lag in behind)
+    return ReadLag(sum(lag.records for lag in lags), seconds, at_least, uncommitted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.client.cluster import Cluster
-from ottla.console.cluster.snapshot import Partition
+from ottla.client.group_lag import Partition
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 

@@ -11,9 +11,10 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from ottla.client.group_lag import ReadLag, UnreadTimes
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.gateway import Gateway, until_it_shows
-from ottla.console.cluster.history import History, ReadLag
+from ottla.console.cluster.history import History
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
 
@@ -32,6 +33,7 @@ class Sampler:
         """Of every group in the snapshot: worked out once a look, however many pages ask."""
         self.error = ""
         self._seen_at = 0.0
+        self._unread = UnreadTimes()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -78,7 +80,7 @@ class Sampler:
 
     async def _look(self) -> ClusterSnapshot:
         try:
-            snapshot = await self._gateway.ask(collect)
+            snapshot = await self._gateway.ask(lambda cluster: collect(cluster, self._unread))
         except ConsoleError as error:
             self.error = error.message
             raise

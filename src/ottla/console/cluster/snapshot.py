@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
-Partition = tuple[str, int]
+from ottla.client.group_lag import Partition, Place, positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +93,12 @@ class GroupRow:
     state: str
     protocol: str
     committed: dict[Partition, int] = field(default_factory=dict)
+    owned: frozenset[Partition] = frozenset()
+    """The partitions of the members, in classic and consumer groups."""
     coordinator: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterSnapshot:
     taken_ms: int
     cluster_id: str
@@ -106,12 +109,15 @@ class ClusterSnapshot:
     took_s: float
     problems: tuple[str, ...] = ()
     """What could not be asked, in words."""
+    unread_since: dict[Place, int] = field(default_factory=dict)
+    """The time of the first record that a group has not read, in milliseconds, where the time is known."""
 
     @property
     def answering(self) -> list[int]:
         """The brokers to ask, by id."""
         return [row.id for row in self.brokers if row.answers]
 
+    @cached_property
     def ends(self) -> dict[Partition, int]:
         return {
             (topic.name, row.index): row.end
@@ -119,3 +125,17 @@ class ClusterSnapshot:
             for row in topic.partitions
             if row.end is not None
         }
+
+    @cached_property
+    def starts(self) -> dict[Partition, int]:
+        return {
+            (topic.name, row.index): row.start
+            for topic in self.topics.values()
+            for row in topic.partitions
+            if row.start is not None
+        }
+
+    def positions(self, group: GroupRow) -> dict[Partition, int]:
+        """Where the group continues, in partitions whose end is known."""
+        places = positions(group.committed, group.owned, self.starts)
+        return {where: offset for where, offset in places.items() if where in self.ends}

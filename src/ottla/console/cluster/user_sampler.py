@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ottla.client.group_lag import Partition, ReadLag
 from ottla.console.cluster.acting import Acting
 from ottla.console.cluster.gateway import until_it_shows
-from ottla.console.cluster.history import History, ReadLag, Ring
+from ottla.console.cluster.history import History, Ring
 from ottla.console.cluster.sampler import Sampler
-from ottla.console.cluster.snapshot import ClusterSnapshot, Partition
+from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow
 from ottla.security.grants import CONSUMER_GROUP, TOPIC, Rights
 
 _FRESH_S = 5.0
@@ -27,7 +28,11 @@ def narrowed(snapshot: ClusterSnapshot, rights: Rights) -> ClusterSnapshot:
         return snapshot
     topics = {name: row for name, row in snapshot.topics.items() if rights.sees(TOPIC, name)}
     groups = {
-        name: replace(row, committed={where: offset for where, offset in row.committed.items() if where[0] in topics})
+        name: replace(
+            row,
+            committed={where: offset for where, offset in row.committed.items() if where[0] in topics},
+            owned=frozenset(where for where in row.owned if where[0] in topics),
+        )
         for name, row in snapshot.groups.items()
         if rights.sees(CONSUMER_GROUP, name)
     }
@@ -102,8 +107,11 @@ class UserHistory:
         """Always empty: a group may also read topics that this person does not see, and the sum would reveal them."""
         return {}
 
-    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> ReadLag:
-        return self._shared.lag(where, committed, end, now_s)
+    def lag(self, snapshot: ClusterSnapshot, where: Partition, position: int) -> ReadLag:
+        return self._shared.lag(snapshot, where, position)
+
+    def lags_by_partition(self, snapshot: ClusterSnapshot, group: GroupRow) -> dict[Partition, ReadLag]:
+        return self._shared.lags_by_partition(snapshot, group)
 
 
 class VisibleRate:

@@ -9,12 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import Cluster
+from ottla.client.group_lag import Partition, ReadLag
 from ottla.client.groups import delete_group
 from ottla.client.offsets import FoundOffset, list_offsets
 from ottla.client.share_groups import share_offsets
 from ottla.console.cluster.group_detail import describe_group, set_offsets, visible_detail
-from ottla.console.cluster.history import ReadLag, total_lag
-from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow, Partition
+from ottla.console.cluster.history import total_lag
+from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import parse_time_ms
 from ottla.console.render import path_part
@@ -60,7 +61,11 @@ async def detail(request: Request) -> Response:
         described = visible_detail(described, snapshot.topics)
     group, reported_lags = await with_offsets(request, group)
     if site.limited:
-        group = replace(group, committed={w: o for w, o in group.committed.items() if w[0] in snapshot.topics})
+        group = replace(
+            group,
+            committed={where: offset for where, offset in group.committed.items() if where[0] in snapshot.topics},
+            owned=frozenset(where for where in group.owned if where[0] in snapshot.topics),
+        )
     owners = {where: member.client_id or member.id for member in described.members for where in member.owned}
     rows = offset_rows(request, snapshot, group, owners, reported_lags)
     ring = site.sampler.history.lag_by_group.get(group.id)
@@ -99,16 +104,14 @@ def offset_rows(
     owners: dict[Partition, str],
     reported_lags: dict[Partition, int],
 ) -> list[OffsetRow]:
-    history, ends = site_of(request).sampler.history, snapshot.ends()
+    group = replace(group, owned=group.owned | owners.keys())
+    lags = site_of(request).sampler.history.lags_by_partition(snapshot, group)
     rows = []
-    for where in sorted(group.committed.keys() | owners.keys()):
-        offset, end = group.committed.get(where, -1), ends.get(where)
+    for where in sorted(group.committed.keys() | group.owned):
+        lag = lags.get(where, ReadLag(0, None))
         if where in reported_lags:
             lag = ReadLag(reported_lags[where], None if reported_lags[where] else 0.0)
-        elif end is not None and offset >= 0:
-            lag = history.lag(where, offset, end, snapshot.taken_ms / 1000)
-        else:
-            lag = ReadLag(0, None)
+        offset, end = group.committed.get(where, -1), snapshot.ends.get(where)
         rows.append(OffsetRow(where[0], where[1], offset, end, lag, owners.get(where, "")))
     return rows
 

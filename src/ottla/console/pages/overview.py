@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.cluster.history import History, ReadLag
+from ottla.client.group_lag import ReadLag
+from ottla.console.cluster.history import History
 from ottla.console.cluster.snapshot import ClusterSnapshot, GroupRow
 from ottla.console.cluster.user_sampler import UserHistory
 from ottla.console.render import path_part

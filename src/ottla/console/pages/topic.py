@@ -9,6 +9,7 @@ from starlette.routing import Route
 from ottla.client.configs import DELETE, SET, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.offsets import delete_records
 from ottla.client.topics import create_partitions, delete_topic
+from ottla.console.cluster.history import total_lag
 from ottla.console.cluster.snapshot import ClusterSnapshot, TopicRow
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
@@ -56,16 +57,11 @@ async def show(request: Request) -> Response:
 async def consumers(request: Request) -> Response:
     snapshot, topic = await find(request)
     history = site_of(request).sampler.history
-    ends = snapshot.ends()
-    now = snapshot.taken_ms / 1000
     rows = []
     for group in snapshot.groups.values():
-        mine = {where: offset for where, offset in group.committed.items() if where[0] == topic.name}
-        lags = [history.lag(where, offset, ends[where], now) for where, offset in mine.items() if where in ends]
-        if mine:
-            rows.append(
-                (group, len(mine), sum(lag.records for lag in lags), max((lag.seconds or 0 for lag in lags), default=0))
-            )
+        lags = [lag for where, lag in history.lags_by_partition(snapshot, group).items() if where[0] == topic.name]
+        if lags:
+            rows.append((group, len(lags), total_lag(lags)))
     return page_response(request, "topic_consumers.html", "topics", tab="consumers", topic=topic, rows=rows)
 
 

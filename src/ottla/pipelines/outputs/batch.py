@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from ottla.connect.databases import dialect_of
 from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
 from ottla.pipelines.codecs import column_name
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable
 
+_NO_KEYS = ("map", "variant")
 _ROW, _NEWEST = "__ottla_row", "__ottla_newest"
 
 
@@ -29,6 +33,32 @@ def write_table(frame: DataFrame, port: Port, work: Work, *, overwrite: bool) ->
     if keys and not overwrite and not isinstance(port, SqlTable):  # a database merges what all tasks staged
         rows = newest_of_each(rows, keys, port.node).coalesce(1)
     write_format(rows, name, options, work, overwrite=overwrite)
+
+
+def check_table(frame: DataFrame, port: Port, *, overwrite: bool) -> None:
+    """UserError for rows that no table of this kind can hold; nothing is opened."""
+    from ottla.pipelines.outputs.sources import FORMATS
+    from ottla.pipelines.outputs.writer import arrow_schema, output_options
+
+    rows = table_columns(frame)
+    name, options = table_format(port)
+    for key in json.loads(options.get("keys", "[]")):
+        kind = rows.schema[key].dataType.typeName()
+        if kind in _NO_KEYS:
+            raise UserError(f"the key {key!r} of {port.node} is {kind}, which no table can look up: use another column")
+    lower = output_options({option.lower(): value for option, value in options.items()})
+    module = next(source for source in FORMATS if source.name() == name).module
+    output = importlib.import_module(f"ottla.pipelines.outputs.{module}").make(lower, overwrite=overwrite)
+    schema = arrow_schema(rows.schema)
+    for column in schema:
+        if pa.types.is_null(column.type):
+            raise UserError(f"the column {column.name!r} has no type, only null: cast it, such as cast(null as string)")
+    if isinstance(port, Delta | Files) and set(port.partition_by) >= set(schema.names) - {DELETED}:
+        raise UserError(f"{port.node} needs a column beside those of partition_by")
+    if isinstance(port, Files):
+        output.check(schema)
+    if isinstance(port, SqlTable):
+        dialect_of(output.uri)
 
 
 def write_format(

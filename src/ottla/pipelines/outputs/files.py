@@ -2,10 +2,12 @@
 
     TABLE/[COLUMN=VALUE/]APPLICATION-VERSION-TASK-N.parquet   what readers see, in Hive's folders
     TABLE/_ottla/APPLICATION.json                             the last commit: its version and the files that it moves
+    TABLE/_ottla/APPLICATION.moved                            the last version whose files are all at their places
     TABLE/_ottla/staged/APPLICATION/VERSION/                  what attempts wrote
 
 The driver writes the commit object, and from then on the batch is there. It moves the staged files to their places
-afterwards; a driver that dies in between leaves the rest to the next one, which reads the object. A reader of folders sees
+afterwards; a driver that dies in between leaves the rest to the next one, which reads the object. A file that is neither
+staged nor moved then is an error; after the moves, readers may take files away. A reader of folders sees
 whole files, each once, and may see a batch grow for the moment of the moves. `committed_files` gives whole batches only.
 
 A task's file has the same name in every attempt, so that nothing can put one task's rows into a folder twice. Earlier
@@ -116,6 +118,11 @@ class FilesOutput:
         self._schema: pa.Schema = pa.schema([])
 
     def prepare(self, schema: pa.Schema) -> None:
+        self.check(schema)
+        self._location.make_folder()
+
+    def check(self, schema: pa.Schema) -> None:
+        """UserError for columns that these files cannot hold."""
         columns = of_known_types(schema.empty_table()).schema
         self._schema = pa.schema([column for column in columns if column.name != DELETED])
         stored = [column for column in self._schema if column.name not in self._partition_by]
@@ -126,7 +133,6 @@ class FilesOutput:
             raise UserError(
                 f"CSV has no place for the column {nested[0].name} of type {nested[0].type}: cast it, or leave it"
             )
-        self._location.make_folder()
 
     def reached(self, application: str) -> int | None:
         commit = self._last_commit(application)
@@ -169,10 +175,25 @@ class FilesOutput:
             if any(file.name not in names for file in files):
                 raise UserError(f"staged files of {self._location.text} are gone: run the batch again")
             _write_whole(store, _commit_path(root, work.application), commit.to_json())
-            _move(store, root, work.application, commit)
+            self._finish(work.application, commit, is_new=True)
         except OSError as problem:
             raise UserError(f"{self._location.text} was not written: {plain_line(problem)}") from problem
         return True
+
+    def _finish(self, application: str, commit: FilesCommit, *, is_new: bool) -> None:
+        """Moves the files of a commit, unless that is noted as done. Earlier versions made no such note."""
+        store, root = self._location.file_system()
+        path = _moved_path(root, application)
+        noted = _read_whole(store, path)
+        if noted == str(commit.version).encode():
+            return
+        lost = _move(store, root, application, commit)
+        if lost and (is_new or noted is not None):
+            raise UserError(
+                f"{len(lost)} files of batch {commit.version} are neither staged nor in {self._location.text}, the first is "
+                f"{lost[0]}: restore them, or write {commit.version} into {path} if a reader has taken them away"
+            )
+        _write_whole(store, path, str(commit.version).encode())
 
     def _replaced(self, work: Work, *, is_first: bool) -> tuple[str, ...]:
         """Files that this commit takes out of sight: all of them, or those of this batch that an earlier version wrote."""
@@ -190,7 +211,7 @@ class FilesOutput:
         staged = _staged_folder(root, work.application)
         try:
             if last is not None:
-                _move(store, root, work.application, last)
+                self._finish(work.application, last, is_new=False)
                 for entry in _entries(store, staged):
                     if not entry.is_file and entry.base_name <= f"{last.version:012d}":
                         store.delete_dir(entry.path)
@@ -203,10 +224,8 @@ class FilesOutput:
         store, root = self._location.file_system()
         path = _commit_path(root, application)
         try:
-            with store.open_input_stream(path) as stream:
-                return FilesCommit.from_json(stream.read(), path)
-        except FileNotFoundError:
-            return None
+            data = _read_whole(store, path)
+            return None if data is None else FilesCommit.from_json(data, path)
         except OSError as problem:
             raise UserError(f"{self._location.text} cannot be read: {plain_line(problem)}") from problem
 
@@ -251,13 +270,15 @@ def _staged_names(store: Any, folder: str) -> set[str]:
     return {entry.path.removeprefix(f"{folder}/") for entry in _entries(store, folder, recursive=True) if entry.is_file}
 
 
-def _move(store: Any, root: str, application: str, commit: FilesCommit) -> None:
-    """Brings the folder to the state of the commit; what was done before is left as it is."""
+def _move(store: Any, root: str, application: str, commit: FilesCommit) -> list[str]:
+    """Brings the folder to the state of the commit; what was done before is left as it is. Returns the files that are lost."""
     folder = _staged_folder(root, application)
     names = _staged_names(store, f"{folder}/{commit.version:012d}")
     left = [file for file in commit.files if posixpath.basename(file.name) in names]
+    places = [f"{root}/{file.path}" for file in commit.files if posixpath.basename(file.name) not in names]
+    lost = [entry.path for entry in (store.get_file_info(places) if places else ()) if not entry.is_file]
     if not left and commit.files:
-        return
+        return lost
     moved = {file.path for file in commit.files}
     for path in commit.removed:
         if path not in moved and store.get_file_info(f"{root}/{path}").is_file:
@@ -271,6 +292,7 @@ def _move(store: Any, root: str, application: str, commit: FilesCommit) -> None:
     else:
         with ThreadPoolExecutor(_MOVES_AT_ONCE) as pool:
             list(pool.map(lambda file: _move_far(store, f"{folder}/{file.name}", f"{root}/{file.path}"), left))
+    return lost
 
 
 def _move_far(store: Any, source: str, target: str) -> None:
@@ -297,6 +319,14 @@ def _write_whole(store: Any, path: str, data: bytes) -> None:
     sync_folders(folder, os.path.dirname(folder))
 
 
+def _read_whole(store: Any, path: str) -> bytes | None:
+    try:
+        with store.open_input_stream(path) as stream:
+            return bytes(stream.read())
+    except FileNotFoundError:
+        return None
+
+
 def _entries(store: Any, folder: str, *, recursive: bool = False) -> list[Any]:
     from pyarrow.fs import FileSelector
 
@@ -309,3 +339,7 @@ def _staged_folder(root: str, application: str) -> str:
 
 def _commit_path(root: str, application: str) -> str:
     return f"{root}/{HIDDEN}/{folder_name(application)}.json"
+
+
+def _moved_path(root: str, application: str) -> str:
+    return f"{root}/{HIDDEN}/{folder_name(application)}.moved"

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,6 +19,7 @@ import pyarrow as pa
 
 from ottla.connect.locations import locate
 from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.iceberg import COMMIT_TRIES, pause, without_own_retry
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -37,7 +36,6 @@ from ottla.pipelines.outputs.data_files import (
 
 UPSERT_BYTES = 256 * 1024 * 1024
 CHUNK_BYTES = 128 * 1024 * 1024
-COMMIT_TRIES = 20
 MARKER, ATTEMPTS, ROWS = "ottla.version.", "ottla.attempts.", "ottla.rows."
 _DATA_PATH = "write.data.path"
 _SQL = ("sqlite", "postgresql", "mysql")
@@ -182,12 +180,10 @@ class IcebergOutput:
 
         with self._problems("was not written"):
             for number in range(COMMIT_TRIES):
-                table = self._load(self._catalog())
+                table = without_own_retry(self._load(self._catalog()))
                 last = _reached(table, work.application)
                 if last is not None and last >= work.version:
                     return False
-                properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
-                table.metadata = table.metadata.model_copy(update={"properties": properties})
                 marker = {
                     f"{MARKER}{work.application}": str(work.version),
                     f"{ATTEMPTS}{work.application}": " ".join(attempts),
@@ -198,7 +194,7 @@ class IcebergOutput:
                         transaction.set_properties(marker)
                         change(transaction, dict(work.note))
                 except CommitFailedException:
-                    time.sleep(random.uniform(0, 0.05 * (number + 1)))  # noqa: S311 - a pause
+                    pause(number)
                 else:
                     return True
         raise UserError(f"the Iceberg table {self._name} was not written: others change it all the time")

@@ -77,7 +77,7 @@ def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbe
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -110,7 +110,7 @@ def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbe
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -64,7 +64,7 @@ def _read_broker_registration_change_record_v0(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -86,7 +86,7 @@ def _read_broker_registration_change_record_v1(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -112,7 +112,7 @@ def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -153,7 +153,7 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -251,7 +251,7 @@ def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicR
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -342,7 +342,7 @@ def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicR
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -248,7 +248,7 @@ def _read_end_quorum_epoch_response_v1(buf: Any, pos: int) -> tuple[EndQuorumEpo
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -549,7 +549,7 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -671,7 +671,7 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -758,7 +758,7 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -795,7 +795,7 @@ def _read_fetch_partition_v17(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -881,7 +881,7 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -919,7 +919,7 @@ def _read_fetch_partition_v18(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -1008,7 +1008,7 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

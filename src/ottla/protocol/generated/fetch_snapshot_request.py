@@ -193,7 +193,7 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -231,7 +231,7 @@ def _read_partition_snapshot_v1(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -301,7 +301,7 @@ def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRe
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -201,7 +201,7 @@ def _read_partition_snapshot_v0(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -320,7 +320,7 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

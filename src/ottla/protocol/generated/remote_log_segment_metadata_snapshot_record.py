@@ -142,7 +142,7 @@ def _read_remote_log_segment_metadata_snapshot_record_v0(buf: Any, pos: int) -> 
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -46,7 +46,7 @@ def _read_share_group_target_assignment_metadata_value_v0(buf: Any, pos: int) ->
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

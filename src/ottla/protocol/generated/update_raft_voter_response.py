@@ -108,7 +108,7 @@ def _read_update_raft_voter_response_v0(buf: Any, pos: int) -> tuple[UpdateRaftV
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in tag_numbers(n):
+    for _ in tag_numbers(n) if n else ():
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

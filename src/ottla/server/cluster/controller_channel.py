@@ -93,7 +93,10 @@ class ActiveControllerChannel:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         while True:
-            response = await self._attempt(request, context, deadline)
+            if self._local is not None and self._is_active():
+                response = await self.decide(request, context)
+            else:
+                response = await self._ask_leader(request, context, deadline)
             if response is not None and (once or not _not_controller(response)):
                 return response
             if loop.time() + RETRY_MS / 1000 >= deadline:
@@ -102,10 +105,8 @@ class ActiveControllerChannel:
                 return error_response(request, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _attempt(self, request: Any, context: RequestContext[NodePlane] | None, deadline: float) -> Any:
-        """One try; None if no controller answered."""
-        if self._local is not None and self._is_active():
-            return await self.decide(request, context)
+    async def _ask_leader(self, request: Any, context: RequestContext[NodePlane] | None, deadline: float) -> Any:
+        """One try over the wire; None if no controller answered."""
         leader = self._leader()
         if leader is None or leader.id == self._node_id:
             return None

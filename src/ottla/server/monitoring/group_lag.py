@@ -14,20 +14,23 @@ answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.coordinator.groups.owned import owned_partitions
 from ottla.coordinator.runtime import ShardState
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET
 from ottla.model.errors import KafkaError
 from ottla.model.marker_groups import is_marker_group
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.offset_timestamps import LATEST
-from ottla.protocol.records_header import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, parse_header
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
+from ottla.protocol.records_header import HEADER_BYTES, BatchHeader, parse_header
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.coordinator.groups.group import Group
+    from ottla.coordinator.groups.offset_store import OffsetStore
     from ottla.model.ids import NodeId, Uuid
     from ottla.replication.partition import Partition
 
@@ -53,6 +56,8 @@ class _Position(NamedTuple):
     """Records behind the offset that are already acknowledged (share groups)."""
     first: int
     """The first record that is still there: the offset, or where the log starts."""
+    committed: bool = True
+    """A partition that a member owns without a commit counts from its start; `offset` is not known before."""
 
     @property
     def record(self) -> tuple[Uuid, int, int]:
@@ -66,6 +71,7 @@ class Lag(NamedTuple):
     records: int
     since_ms: int | None
     """The timestamp of the first record that was not read; None if it is not known (yet)."""
+    committed: bool = True
 
 
 class GroupLag:
@@ -90,7 +96,9 @@ class GroupLag:
         for position in self._positions():
             partition = self._broker.replicas.by_name.get(position.topic, {}).get(position.partition)
             if partition is not None:
-                ours.append((position._replace(first=max(position.offset, partition.log.log_start_offset)), partition))
+                start = partition.log.log_start_offset
+                offset = position.offset if position.committed else start
+                ours.append((position._replace(offset=offset, first=max(offset, start)), partition))
             elif (leader := self._leader(position)) is not None:
                 led_elsewhere.setdefault(leader, []).append(position)
         group_lags = []
@@ -120,32 +128,41 @@ class GroupLag:
             yield position
 
     def _all_positions(self) -> Iterator[_Position]:
-        broker = self._broker
-        if broker.has_groups:
-            by_name = broker.image.topics_by_name
-            for shard in broker.groups.shards:
-                if shard.state is not ShardState.ACTIVE:
-                    continue
-                store = shard.machine.offsets
-                for group in store.group_ids():
-                    if is_marker_group(group):
-                        continue
-                    for topic, offsets in store.topics(group).items():
-                        topic_image = by_name.get(topic)
-                        for index, committed in offsets.items() if topic_image is not None else ():
-                            if topic_image is not None:
-                                yield _Position(
-                                    group, topic, topic_image.id, index, committed.offset, 0, committed.offset
-                                )
-        if broker.has_shares:
-            by_id = broker.image.topics_by_id
-            for shares in broker.shares.coordinator.shards:
-                for key, state in shares.machine.states.items() if shares.state is ShardState.ACTIVE else ():
-                    named = by_id.get(key.topic_id)
-                    if named is not None and state.start_offset != UNKNOWN_START_OFFSET:
-                        done = max(state.delivery_complete_count, 0)
-                        start = state.start_offset
-                        yield _Position(key.group_id, named.name, key.topic_id, key.partition, start, done, start)
+        if self._broker.has_groups:
+            for shard in self._broker.groups.shards:
+                if shard.state is ShardState.ACTIVE:
+                    yield from self._committed(shard.machine.offsets)
+                    for group in shard.machine.groups.values():
+                        yield from self._owned(group, shard.machine.offsets.topics(group.group_id))
+        if self._broker.has_shares:
+            yield from self._share_starts()
+
+    def _committed(self, store: OffsetStore) -> Iterator[_Position]:
+        by_name = self._broker.image.topics_by_name
+        for group in store.group_ids():
+            if is_marker_group(group):
+                continue
+            for topic, offsets in store.topics(group).items():
+                if (topic_image := by_name.get(topic)) is not None:
+                    for index, committed in offsets.items():
+                        yield _Position(group, topic, topic_image.id, index, committed.offset, 0, committed.offset)
+
+    def _owned(self, group: Group, committed: Mapping[str, Container[int]]) -> Iterator[_Position]:
+        by_name = self._broker.image.topics_by_name
+        for topic, index in owned_partitions(group, self._broker.image):
+            topic_image = by_name.get(topic)
+            if topic_image is not None and index not in committed.get(topic, ()):
+                yield _Position(group.group_id, topic, topic_image.id, index, 0, 0, 0, committed=False)
+
+    def _share_starts(self) -> Iterator[_Position]:
+        by_id = self._broker.image.topics_by_id
+        for shares in self._broker.shares.coordinator.shards:
+            for key, state in shares.machine.states.items() if shares.state is ShardState.ACTIVE else ():
+                topic = by_id.get(key.topic_id)
+                if topic is not None and state.start_offset != UNKNOWN_START_OFFSET:
+                    done = max(state.delivery_complete_count, 0)
+                    start = state.start_offset
+                    yield _Position(key.group_id, topic.name, key.topic_id, key.partition, start, done, start)
 
     def _leader(self, position: _Position) -> NodeId | None:
         topic = self._broker.image.topics_by_id.get(position.topic_id)
@@ -166,21 +183,21 @@ class GroupLag:
         return self._lag(position, records)
 
     def _remember(self, position: _Position, batch: BatchHeader) -> None:
-        """A compacted batch may have a delete horizon where its first time was (KIP-534)."""
-        at_first = position.first <= batch.base_offset and not batch.has_delete_horizon
-        by_client = batch.timestamp_type != LOG_APPEND_TIME
-        self._times[position.record] = batch.base_timestamp if at_first and by_client else batch.max_timestamp
+        self._times[position.record] = batch.time_from(position.first)
 
     def _lag(self, position: _Position, records: int) -> Lag:
         since_ms = self._times.get(position.record) if records else None
-        return Lag(position.group, position.topic, position.partition, records, since_ms)
+        return Lag(position.group, position.topic, position.partition, records, since_ms, position.committed)
 
     # Logs of other brokers
 
     async def _from_leader(self, leader: NodeId, positions: list[_Position]) -> list[Lag]:
         try:
             async with asyncio.timeout(_PEER_SECONDS):
-                ends = await self._ends(leader, positions)
+                ends = await self._offsets(leader, positions, LATEST)
+                uncommitted = [position for position in positions if not position.committed]
+                starts = await self._offsets(leader, uncommitted, EARLIEST) if uncommitted else {}
+                positions = [_from_start(position, starts) for position in positions]
                 unknown = {
                     position.record: position
                     for position in positions
@@ -197,12 +214,12 @@ class GroupLag:
             if (position.topic, position.partition) in ends
         ]
 
-    async def _ends(self, leader: NodeId, positions: list[_Position]) -> dict[tuple[str, int], int]:
+    async def _offsets(self, leader: NodeId, positions: list[_Position], timestamp: int) -> dict[tuple[str, int], int]:
         topics: dict[str, set[int]] = {}
         for position in positions:
             topics.setdefault(position.topic, set()).add(position.partition)
         rows = [
-            ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=LATEST) for index in sorted(indexes)])
+            ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=timestamp) for index in sorted(indexes)])
             for name, indexes in topics.items()
         ]
         answer = await self._ask(leader, ListOffsetsRequest(topics=rows))
@@ -239,6 +256,13 @@ class GroupLag:
 
         self._broker.peers.send(leader, request, done)
         return await answer
+
+
+def _from_start(position: _Position, starts: dict[tuple[str, int], int]) -> _Position:
+    if position.committed:
+        return position
+    start = starts.get((position.topic, position.partition), 0)
+    return position._replace(offset=start, first=start)
 
 
 def _behind(position: _Position, end: int) -> int:

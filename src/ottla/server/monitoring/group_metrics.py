@@ -66,6 +66,7 @@ GROUP_METRICS = (
     _share_metric("gauge", "SessionCache", "SharePartitionsCount", "Partitions in the share sessions of this broker."),
     Metric("ottla_group_lag_records", "gauge", "", "Records that a group of this coordinator has not read yet."),
     Metric("ottla_group_lag_seconds", "gauge", "", "Age of the oldest record that the group has not read, by its timestamp."),
+    Metric("ottla_group_uncommitted_records", "gauge", "", "Records in partitions that a member owns without a commit, counted from the start of the partition."),
     Metric("ottla_group_count", "gauge", "", "Groups that this broker coordinates, by kind and state."),
 )  # fmt: skip
 
@@ -80,6 +81,9 @@ def group_samples(broker: Broker) -> Iterator[Sample]:
 def lag_samples(lags: Iterable[Lag], now_ms: int) -> Iterator[Sample]:
     for lag in lags:
         labels = {"group": lag.group, "topic": lag.topic, "partition": str(lag.partition)}
+        if not lag.committed:  # the member may start at the end: no alarm for records that it does not want
+            yield "ottla_group_uncommitted_records", labels, lag.records
+            continue
         yield "ottla_group_lag_records", labels, lag.records
         if lag.records == 0:
             yield "ottla_group_lag_seconds", labels, 0

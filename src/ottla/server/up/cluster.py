@@ -11,9 +11,9 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -33,6 +33,7 @@ from ottla.server.errors import StartupError
 from ottla.server.formatting.storage import is_formatted, random_uuid, run_format
 from ottla.server.run import exit_code, read_properties
 from ottla.server.up.companions import Companions
+from ottla.server.up.node_restarts import NodeRestarts
 from ottla.server.up.single import (
     DEFAULT_HOST,
     console_command,
@@ -47,6 +48,7 @@ from ottla.system.processes import own_command
 MAX_CONTROLLERS = 3
 MAX_FACTOR = 3
 START_SECONDS = 60.0
+_LOCK = ".up.lock"
 STOP_SECONDS = 90.0
 
 PROPERTIES = """\
@@ -130,6 +132,9 @@ def _up(
     before_stop: Callable[[], None],
     override: Sequence[str] = (),
 ) -> int:
+    directory.mkdir(parents=True, exist_ok=True)
+    if DiskStorage().lock(str(directory / _LOCK)) is None:  # held until this process ends
+        raise StartupError(f"{directory} is in use: another `ottla up` runs its nodes")
     nodes = plan_nodes(directory, host, port, count)
     configs = prepare(nodes, host)
     processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -143,20 +148,21 @@ def _up(
         signal.signal(number, on_signal)
     with contextlib.ExitStack() as logs:
         try:
+            outputs: dict[int, IO[bytes]] = {}
             for node in nodes:
-                output = logs.enter_context((node.directory / "ottla.log").open("ab"))
-                os.fchmod(output.fileno(), 0o640)
-                processes[node.id] = _start(node, output, override)
+                outputs[node.id] = logs.enter_context((node.directory / "ottla.log").open("ab"))
+                os.fchmod(outputs[node.id].fileno(), 0o640)
+                processes[node.id] = _start(node, outputs[node.id], override)
             addresses = _wait_until_up(configs, processes, lambda: stopping)
             if not stopping:
                 started(addresses)
-            gone: set[int] = set()
-            while not stopping and len(gone) < len(processes):
+            restarts = {
+                node.id: NodeRestarts(node.id, partial(_start, node, outputs[node.id], override)) for node in nodes
+            }
+            while not stopping and not all(restart.given_up for restart in restarts.values()):
                 time.sleep(0.1)
-                for node_id, process in processes.items():
-                    if node_id not in gone and process.poll() is not None:
-                        gone.add(node_id)
-                        print(f"ottla: node {node_id} has ended with code {process.returncode}", file=sys.stderr)
+                for node_id, restart in restarts.items():
+                    processes[node_id] = restart.look(processes[node_id], time.monotonic())
         finally:
             before_stop()
             _stop(processes)

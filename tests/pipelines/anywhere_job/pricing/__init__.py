@@ -1,0 +1,1 @@
+"""A package beside the pipeline file: executors get it from there."""

@@ -1,0 +1,27 @@
+"""What a step's function imports inside of a task."""
+
+from __future__ import annotations
+
+RATE = 3
+
+
+def priced(n: int) -> str:
+    return str(RATE * n)
+
+
+def python_of_the_task() -> str:
+    """The prefix of the Python that runs the task, and whether an Ottla is installed there."""
+    import importlib.metadata
+    import sys
+
+    try:
+        return f"{sys.prefix} with {importlib.metadata.version('ottla')}"
+    except importlib.metadata.PackageNotFoundError:
+        return sys.prefix
+
+
+def of_the_archive() -> str:
+    """Only the Python of a shipped environment has this module."""
+    import only_in_the_archive  # type: ignore[import-not-found]
+
+    return str(only_in_the_archive.WORD)
