@@ -11,7 +11,7 @@ JOBS   ?= $(shell $(PYTHON) -c 'from os import cpu_count, sysconf; \
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench up sim soak docs lock clean
+.PHONY: help setup demo test check bench up sim mutants soak docs lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ up: setup  ## a node in the foreground
 
 sim: setup  ## the simulator: SEED=N for one seed and its trace, COUNT=N for many
 	@$(PY) -m ottla.simulation $(if $(SEED),--seed $(SEED),--count $(or $(COUNT),200)) $(ARGS)
+
+mutants: setup  ## planted bugs against the simulator: a table of found and survived (ARGS="--seeds 40 data")
+	@$(PY) -m tests.simulation.mutants $(ARGS)
 
 soak: setup  ## the long tests
 	@$(PY) -m pytest -n 0 -m soak $(ARGS)

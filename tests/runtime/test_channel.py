@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,7 @@ class Owner:
     busy_poll: BusyPoll
     memory = None
     answers = None
+    monotonic = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.bad_frames: list[str] = []

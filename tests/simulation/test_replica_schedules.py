@@ -18,7 +18,7 @@ from ottla.replication.fetch_session import Key
 from ottla.replication.partition import Partition
 from ottla.simulation.cluster import ClusterShape, SimulatedCluster
 from ottla.simulation.invariants import Violation
-from ottla.simulation.node import SimulatedNode
+from ottla.simulation.whole_node import WholeNode
 from ottla.simulation.world import World
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
@@ -28,7 +28,13 @@ def _quiet() -> Iterator[None]:
     kept = logging._sink
     logging.configure(io.StringIO(), level="error")
     yield
+    while _STAGED:
+        _STAGED.pop().close()
     logging._sink = kept
+
+
+_STAGED: list[SimulatedCluster] = []
+"""The clusters of this test, which are closed after it."""
 
 
 class Stage:
@@ -37,10 +43,12 @@ class Stage:
     def __init__(self, seed: int = 1) -> None:
         shape = ClusterShape(voters=1, observers=3, partitions=True)
         self.cluster = SimulatedCluster(World(seed), shape)
-        for node in self.cluster.nodes:
+        _STAGED.append(self.cluster)
+        for node in self.cluster.whole:
             node.start()
         self.cluster.workload.start()
-        self.controller = self.cluster.nodes[0]
+        self.controller = self.cluster.whole[0]
+        self.run(50)
         publisher = self.controller.publisher
         assert publisher is not None
         while not publisher.image.topics_by_id:
@@ -63,27 +71,25 @@ class Stage:
         assert self.controller.publisher is not None
         return self.controller.publisher.image.topics_by_id[self.key[0]].partitions[self.key[1]]
 
-    def node(self, node_id: int) -> SimulatedNode:
-        return self.cluster.nodes[node_id - 1]
+    def node(self, node_id: int) -> WholeNode:
+        return self.cluster.whole[node_id - 1]
 
     @property
-    def leader(self) -> SimulatedNode:
+    def leader(self) -> WholeNode:
         return self.node(self.registration.leader)
 
-    def followers(self) -> list[SimulatedNode]:
-        return [node for node in self.cluster.nodes[1:] if node is not self.leader]
+    def followers(self) -> list[WholeNode]:
+        return [node for node in self.cluster.whole[1:] if node is not self.leader]
 
-    def partition(self, node: SimulatedNode) -> Partition:
-        assert node.broker is not None
-        return node.broker.replicas.by_id[self.key[0]][self.key[1]]
+    def partition(self, node: WholeNode) -> Partition:
+        assert node.replicas is not None
+        return node.replicas.by_id[self.key[0]][self.key[1]]
 
     def produce(self, count: int = 5, acks: int = -1) -> None:
-        leader = self.leader
-        assert leader.broker is not None
         for _ in range(count):
-            self.cluster.records.send(leader, leader.broker, self.key, acks)
+            self.cluster.records.send(self.leader.node_id, self.key, acks)
 
-    def apart(self, *groups: list[SimulatedNode]) -> None:
+    def apart(self, *groups: list[WholeNode]) -> None:
         """No message between nodes of different groups."""
         self.cluster.network.broken |= {
             (a.node_id, b.node_id) for one in groups for other in groups if one is not other for a in one for b in other
@@ -92,10 +98,10 @@ class Stage:
     def heal(self) -> None:
         self.cluster.network.broken.clear()
 
-    def lose_everything(self, node: SimulatedNode) -> None:
+    def lose_everything(self, node: WholeNode) -> None:
         """The power goes before anything of its partitions was synced; its directory keeps its name."""
         node.kill(power=False)
-        for path in [path for path in node.disk.files if path.startswith("/logs/")]:
+        for path in [path for path in node.disk.files if path.startswith("/logs/") and "meta.properties" not in path]:
             del node.disk.files[path]
         self.cluster.lost(node.node_id, False)
         node.start()
@@ -152,7 +158,7 @@ def a_deposed_leader_commits_nothing() -> None:
     stage.produce()
     stage.run(500)
     old = stage.leader
-    stage.apart([old], [node for node in stage.cluster.nodes if node is not old])
+    stage.apart([old], [node for node in stage.cluster.whole if node is not old])
     stage.produce(4)
     stage.run(5_000)
     assert stage.leader is not old
@@ -210,7 +216,13 @@ def only_who_has_everything_joins_the_isr() -> None:
     stage.produce()
     stage.run(5_000)
     stage.heal()
-    stage.cluster.network.broken.add((leader.node_id, behind.node_id))
+    state = stage.partition(leader).leader_state
+    assert state is not None
+    for _ in range(50_000):
+        if state.followers[behind.node_id].log_end_offset >= 0:
+            break
+        stage.run(0.1)
+    stage.cluster.network.broken.add((leader.node_id, behind.node_id))  # the answer to its fetch is under way
     for _ in range(300):
         stage.run(10)
         if behind.node_id in stage.registration.isr:

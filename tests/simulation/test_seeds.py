@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import time
+import zlib
 from collections.abc import Iterator
 
 import pytest
 
 from ottla.env import logging
 from ottla.simulation.__main__ import main
-from ottla.simulation.cluster import run_seed
+from ottla.simulation.cluster import Outcome, run_seed
+from tests.simulation import mutants
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
-CORE_SECONDS = 20.0
+CORE_SECONDS = 15.0
 MOST_SEEDS = 60
 SEEDS_FOR_A_BUG = 40
 BY_SCHEDULE = {"votes_twice", "keeps_its_epoch_when_it_votes"}
@@ -61,6 +66,31 @@ def test_a_seed_repeats_itself() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_a_seed_of_whole_nodes_repeats_itself_in_every_process() -> None:
+    """Neither the process nor its hashes of strings decide anything."""
+    first, second = _digest(run_seed(20, trace=True)), _digest(run_seed(20, trace=True))
+    assert first == second
+    assert first == _digest_elsewhere(20, hash_seed="1") == _digest_elsewhere(20, hash_seed="2")
+
+
+def _digest(outcome: Outcome) -> int:
+    assert len(outcome.trace) > 1_000
+    return zlib.crc32("\n".join(outcome.trace).encode())
+
+
+def _digest_elsewhere(seed: int, *, hash_seed: str) -> int:
+    """Of the same seed in a process of its own."""
+    code = (
+        "import io, zlib; from ottla.env import logging; from ottla.simulation.cluster import run_seed;"
+        "logging.configure(io.StringIO(), level='error');"
+        f"print(zlib.crc32('\\n'.join(run_seed({seed}, trace=True).trace).encode()))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(set(MUTATIONS) - BY_SCHEDULE))
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd seeds have a quorum without partitions, even ones have partitions too."""
@@ -75,6 +105,12 @@ def test_a_planted_bug_of_replication_is_found(name: str, monkeypatch: pytest.Mo
     REPLICA_MUTATIONS[name](monkeypatch)
     found = next((seed for seed in range(2, 2 * SEEDS_FOR_A_BUG + 1, 2) if run_seed(seed).violation), None)
     assert found is not None, f"{name} was not noticed in {SEEDS_FOR_A_BUG} seeds"
+
+
+def test_a_planted_bug_in_what_touches_data_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line of the table of `make mutants`; the other bugs take more seeds than a test may."""
+    assert mutants.main(["--seeds", "20", "takes_the_log_of_a_deleted_namesake"]) == 0
+    assert "1 of 1 mutants found" in capsys.readouterr().out
 
 
 def test_a_failing_seed_prints_its_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ import os
 import socket
 from collections import deque
 from io import UnsupportedOperation
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.results import LogSlice
@@ -46,6 +45,7 @@ class Channel:
         "_loop",
         "_max_frame",
         "_memory",
+        "_monotonic",
         "_outgoing",
         "_reading",
         "_socket",
@@ -69,6 +69,7 @@ class Channel:
         self._listener = listener
         self._busy_poll = listener.busy_poll
         self._memory = listener.memory
+        self._monotonic = listener.monotonic
         self._answers = listener.answers
         self._starved = False
         """The request that has begun waits for memory."""
@@ -147,8 +148,8 @@ class Channel:
                 if frames.start == frames.end:
                     break
                 if not turn_ends:
-                    turn_ends = monotonic() + _TURN_SECONDS
-                elif monotonic() > turn_ends:
+                    turn_ends = self._monotonic() + _TURN_SECONDS
+                elif self._monotonic() > turn_ends:
                     self._end_turn()
                     break
         except FrameError as error:

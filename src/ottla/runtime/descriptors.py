@@ -53,9 +53,9 @@ class SocketBudget:
         """The privileged sockets of `take_for_node`."""
 
     @classmethod
-    def available(cls, max_connections: int) -> Self:
+    def available(cls, max_connections: int, descriptors: Descriptors | None = None) -> Self:
         """The descriptors of the process without those for its files; at most `max.connections` clients."""
-        sockets = Descriptors.available().connections
+        sockets = (descriptors or Descriptors.available()).connections
         reserve = min(RESERVE, sockets // 4)
         return cls(min(max_connections, sockets - reserve), reserve)
 

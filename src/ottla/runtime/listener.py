@@ -8,6 +8,8 @@ import errno
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from time import monotonic as system_monotonic
+from typing import Protocol
 
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatcher
@@ -78,6 +80,16 @@ class ListenerLimits:
         return host if host in self.per_ip_overrides else network_of(host)
 
 
+class HangupWatch(Protocol):
+    """Detects connections that were reset (`ottla.system.hangups`)."""
+
+    def watch(self, fd: int, on_hangup: Callable[[], None]) -> None: ...
+
+    def forget(self, fd: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Listener:
     def __init__(
         self,
@@ -95,6 +107,8 @@ class Listener:
         privileged: bool = False,
         per_ip: Counter[str] | None = None,
         is_node: Callable[[str], bool] = lambda _host: False,
+        watch_hangups: Callable[[asyncio.AbstractEventLoop], HangupWatch] = Hangups,
+        monotonic: Callable[[], float] = system_monotonic,
     ) -> None:
         """`per_ip`: the connections of each address or IPv6 network, shared by all listeners of a node, as in Kafka. `is_node`: whether
         the address is one of the cluster's nodes; then the connection may use the reserve of sockets.
@@ -119,7 +133,8 @@ class Listener:
         self._from_reserve: set[Channel | socket.socket] = set()
         """Connections of nodes on a listener for all, which took their socket from the reserve."""
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._hangups = Hangups(self._loop)
+        self._hangups = watch_hangups(self._loop)
+        self.monotonic = monotonic
         self.busy_poll = BusyPoll(self._loop, limits.busy_poll_us)
 
     @property

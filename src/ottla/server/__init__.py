@@ -1,1 +1,1 @@
-"""A node put together from the real environment: one of the two composition roots. The other is `ottla.simulation`."""
+"""A node put together, the composition root. `ottla.simulation` runs the same node on a simulated machine."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -43,11 +42,9 @@ from ottla.server.transactions import make_transactions
 if TYPE_CHECKING:
     from ottla.broker.schemas.schema_validation import SchemaValidation
     from ottla.env.config.broker.config import BrokerConfig
-    from ottla.env.seams import Clock, RandomSource
     from ottla.log.erasure import Eraser, KeyCustody
+    from ottla.server.machine import NodeMachine
     from ottla.server.node import Node
-
-_SYNC_THREADS = 8
 
 
 class BrokerPart:
@@ -58,15 +55,15 @@ class BrokerPart:
         controller: ActiveControllerChannel,
         identity: MetaProperties,
         logs: LogStore,
-        clock: Clock,
-        random: RandomSource,
+        machine: NodeMachine,
     ) -> None:
         self._node = node
         self._quorum = quorum
         self._controller = controller
         self._logs = logs
-        self._clock = clock
-        self._random = random
+        self._machine = machine
+        self._clock = machine.clock
+        self._random = machine.random
         self._timers = LoopTimers(asyncio.get_running_loop())
         self._housekeeping: Housekeeping | None = None
         self._imports: asyncio.Task[None] | None = None
@@ -257,7 +254,7 @@ class BrokerPart:
     def close_logs(self, *, clean: bool) -> None:
         if clean:
             self.broker.replicas.finish_removals()
-            self._logs.shutdown(self._clock.time_ms(), self._registration.broker_epoch, run_all=_in_threads)
+            self._logs.shutdown(self._clock.time_ms(), self._registration.broker_epoch, run_all=self._machine.run_all)
         else:
             self.broker.replicas.put_off.later = None
             self._logs.abandon()
@@ -290,10 +287,3 @@ class BrokerPart:
     def on_directory_failed(self, partitions: list[TopicPartition]) -> None:
         self.broker.replicas.on_directory_failed(partitions)
         self._registration.beat_now()
-
-
-def _in_threads(calls: Iterable[Callable[[], None]]) -> None:
-    """Run the syncs of a shutdown in parallel: a disk handles several at once."""
-    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        for _ in pool.map(lambda call: call(), calls):
-            pass

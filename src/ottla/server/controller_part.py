@@ -10,12 +10,12 @@ from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import new_uuid
 from ottla.protocol.generated import controller_registration_request as messages
-from ottla.runtime.clock import SystemRandom
 from ottla.server.cluster.controller_channel import ActiveControllerChannel
 from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.cluster.registration import listener_fields
 
 if TYPE_CHECKING:
+    from ottla.env.seams import RandomSource
     from ottla.server.node import Node
 
 log = get_logger(__name__)
@@ -25,11 +25,13 @@ REQUEST_TIMEOUT_MS = 5_000
 
 
 class ControllerPart:
-    def __init__(self, node: Node, quorum: QuorumMember, controller: ActiveControllerChannel) -> None:
+    def __init__(
+        self, node: Node, quorum: QuorumMember, controller: ActiveControllerChannel, random: RandomSource
+    ) -> None:
         self._node = node
         self._quorum = quorum
         self._controller = controller
-        self._incarnation = new_uuid(SystemRandom().token_bytes)
+        self._incarnation = new_uuid(random.token_bytes)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

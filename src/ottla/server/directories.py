@@ -18,14 +18,16 @@ from ottla.metadata.meta_properties import (
     load_ensemble,
 )
 from ottla.model.ids import METADATA_DIR, TopicPartition, new_uuid
-from ottla.runtime.descriptors import Descriptors
 from ottla.server.errors import StartupError
 
 OnFailed = Callable[[LogDirectory, list[TopicPartition]], None]
 
 
 class Directories:
-    def __init__(self, config: BrokerConfig, storage: Storage, clock: Clock, random: RandomSource) -> None:
+    def __init__(
+        self, config: BrokerConfig, storage: Storage, clock: Clock, random: RandomSource, open_files: int
+    ) -> None:
+        self._open_files = open_files
         self._config = config
         self._storage = storage
         self._clock = clock
@@ -79,7 +81,7 @@ class Directories:
             self._storage,
             self._random,
             config.data_dirs,
-            open_files=Descriptors.available().segments,
+            open_files=self._open_files,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             on_directory_failed=on_failed,
         )

@@ -27,7 +27,6 @@ from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.model.ids import TopicPartition, new_uuid
 from ottla.runtime.buffers import BufferPool
-from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener import Listener, ListenerLimits
 from ottla.runtime.request_memory import RequestMemory
@@ -42,7 +41,8 @@ from ottla.server.cluster.node_addresses import NodeAddresses
 from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.controller_part import ControllerPart
 from ottla.server.directories import Directories
-from ottla.server.formatting.storage import open_storage, voter_endpoints
+from ottla.server.formatting.storage import voter_endpoints
+from ottla.server.machine import NodeMachine, real_machine
 from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
 
@@ -56,18 +56,20 @@ log = get_logger(__name__)
 
 
 class Node:
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, machine: NodeMachine | None = None) -> None:
+        machine = self._machine = real_machine() if machine is None else machine
         self.config = config
-        self._storage = open_storage(config)
-        self._clock = SystemClock()
-        self._random = SystemRandom()
-        self._sockets = Sockets()
+        self._storage = machine.open_storage(config)
+        self._clock = machine.clock
+        self._random = machine.random
+        self._sockets = Sockets(machine.bind)
         self._listeners: list[Listener] = []
         self._failed: asyncio.Future[str] | None = None
-        self._directories = Directories(config, self._storage, self._clock, self._random)
+        descriptors = machine.descriptors()
+        self._directories = Directories(config, self._storage, self._clock, self._random, descriptors.segments)
         self._pool = BufferPool()
         self._slices = Slices()
-        self._budget = SocketBudget.available(config.max_connections)
+        self._budget = SocketBudget.available(config.max_connections, descriptors)
         self._per_ip: Counter[str] = Counter()
         self._node_addresses = NodeAddresses(config.node_id)
         limit = config.queued_max_request_bytes
@@ -146,12 +148,12 @@ class Node:
         if config.is_controller:
             self._controller_server = self._serve_as_controller(identity, quorum, controller)
             self._listen(self._controller_server, controller=True)
-            self._controller_part = ControllerPart(self, quorum, controller)
+            self._controller_part = ControllerPart(self, quorum, controller, self._random)
             self._controller_part.start()
         if config.is_broker:
             await quorum.caught_up()
             self._broker_part = BrokerPart(
-                self, quorum, controller, identity, self._directories.require_logs(), self._clock, self._random
+                self, quorum, controller, identity, self._directories.require_logs(), self._machine
             )
             broker = self._broker_part.broker
             if self._sockets.http is not None:
@@ -292,6 +294,8 @@ class Node:
                     privileged=controller or self._is_of_brokers(name),
                     per_ip=self._per_ip,
                     is_node=self._node_addresses.__contains__,
+                    watch_hangups=self._machine.watch_hangups,
+                    monotonic=self._machine.monotonic,
                 )
                 listener.start()
                 self._listeners.append(listener)

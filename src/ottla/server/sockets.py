@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.listeners import Endpoint
-from ottla.runtime.listener import bind
+from ottla.runtime.listener import bind as bind_here
 from ottla.server.errors import StartupError
 
 
 class Sockets:
-    def __init__(self) -> None:
+    def __init__(self, bind: Callable[[str, int], socket.socket] = bind_here) -> None:
+        self._bind = bind
         self.by_listener: dict[str, socket.socket] = {}
         self.http: socket.socket | None = None
         """The socket of `ottla.http.listener`."""
@@ -22,7 +24,7 @@ class Sockets:
             if endpoint.listener_name in self.by_listener:
                 continue
             try:
-                self.by_listener[endpoint.listener_name] = bind(endpoint.host or "", endpoint.port)
+                self.by_listener[endpoint.listener_name] = self._bind(endpoint.host or "", endpoint.port)
             except OSError as error:
                 self.close()
                 raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
@@ -47,7 +49,7 @@ class Sockets:
             self.close()
             raise StartupError(f"ottla.http.listener: {listener!r} is not HOST:PORT")
         try:
-            self.http = bind(host.strip("[]"), int(port))
+            self.http = self._bind(host.strip("[]"), int(port))
         except OSError as error:
             self.close()
             raise StartupError(f"cannot listen on ottla.http.listener {listener}: {error.strerror or error}") from error

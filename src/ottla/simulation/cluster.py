@@ -18,22 +18,26 @@ from ottla.raft.metadata_log import MetadataLogConfig
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
-from ottla.simulation.broker import broker_address
+from ottla.simulation.clients import Clients
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.faults import Faults
 from ottla.simulation.invariants import Invariants, Violation
+from ottla.simulation.ledger import Ledger
+from ottla.simulation.loads import LOG_FOLDERS, Loads
+from ottla.simulation.machine import SHORT_LIFE
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
 from ottla.simulation.records import Records
-from ottla.simulation.replica_invariants import ReplicaInvariants
-from ottla.simulation.workload import Workload
+from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
+from ottla.simulation.streams import StreamNetwork
+from ottla.simulation.transactions import TransactionalWork
+from ottla.simulation.whole_node import METADATA_FOLDER, WholeNode
+from ottla.simulation.workload import WireWorkload, Workload
 from ottla.simulation.world import World
 
 CLUSTER_ID = "simulated-cluster-0001"
 FAULTS_MS = 14_000.0
 HEALED_MS = 9_000.0
-SHORT_SESSION_MS = 3_000
-"""broker.session.timeout.ms where brokers have partitions: a simulated life is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,7 @@ class ClusterShape:
     brokers: int = 3
     """That only register and stay alive."""
     partitions: bool = False
-    """The observers are brokers with partitions, producers and consumers instead."""
+    """All nodes are whole nodes. The observers are brokers with partitions, which producers and consumers use."""
     snapshot_bytes: int = 1 << 20
     segment_bytes: int = 4096
     fetch_max_bytes: int = 1 << 20
@@ -67,6 +71,8 @@ class Outcome:
     """Partitions whose acknowledgements became void by an unclean election."""
     violation: str | None = None
     trace: list[str] = field(default_factory=list)
+    work: dict[str, int] = field(default_factory=dict)
+    """How often each kind of client work came to its end."""
 
 
 class SimulatedCluster:
@@ -74,6 +80,7 @@ class SimulatedCluster:
         self.world = world
         self.shape = shape
         self.network = FakeNetwork(world)
+        self.wires = StreamNetwork(world, self.network)
         count = shape.voters + shape.observers
         self.directories = {node_id: _directory(node_id) for node_id in range(1, count + 1)}
         self.voters = VoterSet(
@@ -82,18 +89,26 @@ class SimulatedCluster:
                 for node_id in range(1, shape.voters + 1)
             )
         )
-        self.nodes = [self._node(node_id) for node_id in self.directories]
-        brokers = 0 if shape.partitions else shape.brokers
-        self.workload = Workload(world, self.nodes, CLUSTER_ID, brokers, partitions=shape.partitions)
+        self.whole = [self._whole_node(node_id) for node_id in self.directories] if shape.partitions else []
+        self.nodes: list[SimulatedNode] = [*self.whole] or [self._node(node_id) for node_id in self.directories]
+        self.clients = Clients(world, self.wires, self.whole)
+        self.workload = (
+            WireWorkload(world, self.nodes, CLUSTER_ID, self.clients)
+            if shape.partitions
+            else Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
+        )
         self.invariants = Invariants(self.nodes)
-        self.records = Records(world, self.nodes)
-        self.replicas = ReplicaInvariants(self.nodes)
+        self.ledger = Ledger()
+        self.replicas = ReplicaInvariants(self.whole, self.ledger)
+        self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
+        self.loads = Loads(self.clients, self.records, self.ledger)
+        self.transactions = TransactionalWork(self.clients, self.records)
         self.records.on_acked = self.replicas.on_acked
         self.records.on_read = self.replicas.on_read
 
-    def _node(self, node_id: NodeId) -> SimulatedNode:
+    def _raft_config(self, node_id: NodeId) -> RaftConfig:
         shape = self.shape
-        config = RaftConfig(
+        return RaftConfig(
             node_id=node_id,
             directory_id=self.directories[node_id],
             cluster_id=CLUSTER_ID,
@@ -107,21 +122,39 @@ class SimulatedCluster:
                 max_record_bytes=shape.snapshot_bytes, retention_bytes=shape.snapshot_bytes * 2, max_interval_ms=0
             ),
         )
-        prepare = self._format if shape.dynamic and config.controller else None
-        partitions = shape.partitions and not config.controller
-        spec = NodeSpec(
-            config,
-            _rules(),
-            _bootstrap(),
-            prepare,
-            partitions=partitions,
-            session_timeout_ms=SHORT_SESSION_MS if shape.partitions else 9_000,
-        )
-        node = SimulatedNode(self.world, self.network, spec)
+
+    def _node(self, node_id: NodeId) -> SimulatedNode:
+        config = self._raft_config(node_id)
+        prepare = self._format if self.shape.dynamic and config.controller else None
+        node = SimulatedNode(self.world, self.network, NodeSpec(config, _rules(), _bootstrap(), prepare))
         self.network.attach(_address(node_id), node)
-        if partitions:
-            self.network.attach(broker_address(node_id), node.door)
         return node
+
+    def _whole_node(self, node_id: NodeId) -> WholeNode:
+        shape, config = self.shape, self._raft_config(node_id)
+        servers = ",".join(f"{_host(voter.id)}:9093" for voter in self.voters.voters)
+        voters = ",".join(f"{voter.id}@{_host(voter.id)}:9093" for voter in self.voters.voters)
+        role, name, port = ("controller", "CONTROLLER", 9093) if config.controller else ("broker", "PLAINTEXT", 9092)
+        properties = {
+            **SHORT_LIFE,
+            "process.roles": role,
+            "node.id": str(node_id),
+            "listeners": f"{name}://{_host(node_id)}:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "metadata.log.dir": METADATA_FOLDER,
+            "log.dirs": METADATA_FOLDER if config.controller else ",".join(LOG_FOLDERS),
+            "internal.metadata.log.segment.bytes": str(shape.segment_bytes),
+            "metadata.log.max.record.bytes.between.snapshots": str(shape.snapshot_bytes),
+            "metadata.max.retention.bytes": str(shape.snapshot_bytes * 2),
+            "controller.quorum.fetch.max.bytes": str(shape.fetch_max_bytes),
+        }
+        if shape.dynamic:
+            properties["controller.quorum.bootstrap.servers"] = servers
+        else:
+            properties["controller.quorum.voters"] = voters
+        spec = NodeSpec(config, load(properties), partitions=not config.controller)
+        initial = self.voters if shape.dynamic and config.controller else None
+        return WholeNode(self.world, self.network, self.wires, spec, initial)
 
     def _format(self, disk: FakeDisk) -> None:
         """As `storage format --initial-controllers` does it: the voters in the 0-0 checkpoint."""
@@ -135,11 +168,15 @@ class SimulatedCluster:
         self.workload.start()
         if self.shape.partitions:
             self.records.start()
+            self.loads.start()
+            self.transactions.start()
 
     def run(self, duration_ms: float) -> None:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
 
     def check(self) -> None:
+        if self.clients.failures:
+            raise self.clients.failures[0]
         touched = []
         for node in self.nodes:
             if node.touched:
@@ -149,13 +186,25 @@ class SimulatedCluster:
             return
         self.invariants.check(touched)
         if self.shape.partitions:
-            self.replicas.check(touched)
+            self.replicas.check([node for node in touched if isinstance(node, WholeNode)])
 
     def lost(self, node_id: NodeId, whole_disk: bool) -> None:  # noqa: FBT001 - a callback of `Faults`
         """A node has lost its unsynced writes, or its whole disk."""
         if whole_disk:
             self.invariants.wiped(node_id)
+            self.ledger.on_wiped(node_id)
         self.replicas.lost_power(node_id)
+
+    def close(self) -> None:
+        """End what still runs, so that nothing of this world is left in the process."""
+        for node in self.whole:
+            node.close()
+        self.clients.loop.close()
+
+    def end_work(self) -> None:
+        """The clients end their work; the readers of transactions read what there is."""
+        self.loads.stopped = True
+        self.transactions.writing = False
 
     # ----------------------------------------------------------------------------------------------------------- judging
 
@@ -186,11 +235,28 @@ class SimulatedCluster:
                 where = f"{topic.name}-{index}"
                 if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
                     raise Violation(f"{where} does not recover: {registration}")
-                for node in self.nodes:
-                    if node.broker is not None and (topic.id, index) in self.replicas.truths:
-                        self.replicas.whole((topic.id, index), node.broker.replicas.by_id[topic.id][index])
+                for node in self.whole:
+                    key = (topic.id, index)
+                    if (
+                        node.replicas is not None
+                        and node.node_id in registration.replicas
+                        and key in self.replicas.truths
+                    ):
+                        self.replicas.whole(node.node_id, key, node.replicas.by_id[topic.id][index])
         for promise in self.records.acked:
-            self.replicas.kept(promise)
+            if promise.key[0] in image.topics_by_id:
+                self.replicas.kept(promise)
+        if self.transactions.seen:
+            self._judge_transactions()
+
+    def _judge_transactions(self) -> None:
+        ends = {}
+        for key in self.transactions.partition_keys():
+            if self.replicas.truths.get(key, Truth()).unclean:
+                return
+            replicas = (n.replicas.by_id.get(key[0], {}).get(key[1]) for n in self.whole if n.replicas is not None)
+            ends[key] = max((r.log.last_stable_offset for r in replicas if r is not None and r.is_leader), default=0)
+        self.transactions.judge(ends)
 
 
 def shape_of(world: World) -> ClusterShape:
@@ -227,11 +293,14 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
         faults.start()
         cluster.run(faults_ms)
         faults.heal()
-        cluster.run(HEALED_MS)
+        cluster.run(HEALED_MS / 2)
+        cluster.end_work()
+        cluster.run(HEALED_MS / 2)
         cluster.judge()
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed
         where = traceback.extract_tb(error.__traceback__)[-1]
         outcome.violation = f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]})"
+    cluster.close()
     outcome.events = world.events
     outcome.faults = faults.count
     outcome.elections = len(cluster.invariants.leaders)
@@ -240,6 +309,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     outcome.acked = len(cluster.records.acked)
     outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
+    outcome.work = {**cluster.loads.done, "transactions": len(cluster.transactions.committed)}
     return outcome
 
 
@@ -248,11 +318,15 @@ def _directory(node_id: NodeId) -> Uuid:
 
 
 def _address(node_id: NodeId) -> Address:
-    return Address(f"n{node_id}", 9093)
+    return Address(_host(node_id), 9093)
 
 
 def _endpoints(node_id: NodeId) -> tuple[VoterEndpoint, ...]:
-    return (VoterEndpoint("CONTROLLER", f"n{node_id}", 9093),)
+    return (VoterEndpoint("CONTROLLER", _host(node_id), 9093),)
+
+
+def _host(node_id: NodeId) -> str:
+    return f"10.0.0.{node_id}"
 
 
 @cache

@@ -171,9 +171,13 @@ class FakeDisk:
             file.path = target
             self.files[target] = file
             return
+        if not self.is_dir(source):
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
         for name in [name for name in self.files if name.startswith(source + "/")]:
             self.rename(name, target + name[len(source) :])
-        self.folders.discard(source)
+        for name in [name for name in self.folders if name == source or name.startswith(source + "/")]:
+            self.folders.discard(name)
+            self.folders.add(target + name[len(source) :])
         self.folders.add(target)
 
     def remove(self, path: str) -> None:
@@ -182,6 +186,7 @@ class FakeDisk:
     def remove_tree(self, path: str) -> None:
         for name in [name for name in self.files if name.startswith(path + "/")]:
             del self.files[name]
+        self.folders -= {name for name in self.folders if name == path or name.startswith(path + "/")}
 
     def sync_dir(self, path: str) -> None:
         self.check_sync()

@@ -15,6 +15,7 @@ from ottla.protocol.generated.add_raft_voter_request import AddRaftVoterRequest,
 from ottla.protocol.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.protocol.primitives import Message
 from ottla.simulation.network import FakeNetwork, Weather
+from ottla.simulation.whole_node import WholeNode
 from ottla.simulation.world import World
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ class Faults:
             self._failing, self._kill_all, self._kill_broker, self._slow_disk, self._resign, self._change_voters,
             self._change_voters, self._wipe_observer,
         ]  # fmt: skip
-        self._brokers = [node for node in nodes if node.spec.partitions]
+        self._brokers = [node for node in nodes if isinstance(node, WholeNode) and node.spec.partitions]
+        for node in nodes:
+            if isinstance(node, WholeNode):
+                node.on_ended = self._restart
         if self._brokers:
             self._kinds += [
                 self._kill_a_broker, self._kill_a_broker, self._stop_a_broker, self._stop_a_broker, self._pause_a_broker,
@@ -77,6 +81,8 @@ class Faults:
             node.disk.full = node.disk.failing = False
             node.flush_ms = (0.1, 4.0)
             node.paused_until = min(node.paused_until, self._world.now_ms + 100)
+            if isinstance(node, WholeNode) and node.up and (node.has_failed_directory or node.failure is not None):
+                node.kill(power=False)  # somebody replaces the disk; a controlled shutdown may take a minute
             if not node.up:
                 self._start(node)
         for broker in self._workload.brokers:
@@ -92,6 +98,10 @@ class Faults:
         except OSError:
             node.kill()
             self._world.call_later(500, lambda: self._start(node))
+
+    def _restart(self, node: SimulatedNode) -> None:
+        """A supervisor starts a process that has ended."""
+        self._world.call_later(self._world.random.uniform(200, 1_000), lambda: self._start(node))
 
     def _down(self, node: SimulatedNode, longest_ms: float = 4_000) -> None:
         if node.up:
@@ -173,10 +183,10 @@ class Faults:
 
     def _stop_a_broker(self) -> None:
         node = self._world.random.choice(self._brokers)
-        if node.broker is None:
+        if node.replicas is None:
             return
         life = node.life
-        node.when_awake(node.broker.stop)
+        node.when_awake(node.stop)
 
         def restart() -> None:
             if node.life == life and node.up:
@@ -204,10 +214,10 @@ class Faults:
         for node in self._brokers:
             registration = image.brokers.get(node.node_id)
             if (
-                node.broker is None
+                node.replicas is None
                 or registration is None
                 or registration.fenced
-                or registration.epoch != node.broker.broker_epoch
+                or registration.epoch != node.replicas.context.broker_epoch
             ):
                 return False
         return all(

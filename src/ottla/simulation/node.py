@@ -1,5 +1,6 @@
-"""One simulated node: the real raft node and the real controller, or a broker's observer with or without its
-partitions, on fake disk, time, network.
+"""One simulated member of a quorum: the real raft node and the real controller, or a broker's observer, on fake disk,
+time, network. Messages are objects here, so that they may be lost, doubled and reordered one by one. Nodes with
+partitions are whole nodes (`ottla.simulation.whole_node`).
 
 A node can be killed, paused (it does nothing, its timers come late, its peers' messages wait), wiped, and started
 again.
@@ -22,7 +23,7 @@ from ottla.controller.state import ControllerRequestContext, ControllerSettings,
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NodeId, Uuid, new_uuid
+from ottla.model.ids import NodeId
 from ottla.protocol.generated.alter_partition_request import AlterPartitionRequest
 from ottla.protocol.generated.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -32,7 +33,6 @@ from ottla.raft.config import RaftConfig
 from ottla.raft.driver import Done
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound
-from ottla.simulation.broker import SimulatedBrokerPart
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.world import Event, SimulatedClock, SimulatedRandom, World
@@ -103,9 +103,6 @@ class SimulatedNode:
         self.raft: RaftNode | None = None
         self.runtime: ControllerRuntime | None = None
         self.observer: MetadataObserver | None = None
-        self.broker: SimulatedBrokerPart | None = None
-        self.directory: Uuid = new_uuid(world.random.randbytes) if spec.partitions else Uuid(bytes(16))
-        self.door = BrokerDoor(self)
         self.timers = _Timers(self, 0)
         self.flush_ms = (0.1, 4.0)
         self.failure: str | None = None
@@ -162,9 +159,6 @@ class SimulatedNode:
             )
             self.raft = raft
             self.observer.start()
-            if self.spec.partitions:
-                self.broker = SimulatedBrokerPart(self, self.observer.publisher, self.directory)
-                self.broker.start()
         world.call_later(500, _Guard(self, self.life, self._tick))
 
     def _tick(self) -> None:
@@ -175,7 +169,7 @@ class SimulatedNode:
         """The process dies; with `power`, unsynced writes may be lost too."""
         cut = power if power is not None else not self.spec.partitions and self.world.random.random() < 0.7
         self.world.note(lambda: f"{self.node_id} {'loses its power' if cut else 'killed'}")
-        self.raft = self.runtime = self.observer = self.broker = None
+        self.raft = self.runtime = self.observer = None
         self.life += 1
         if cut:
             self.disk.cut_power()
@@ -188,11 +182,6 @@ class SimulatedNode:
         """A new, empty disk. Only for replicas whose loss a majority survives."""
         self.kill(power=True)
         self.disk.wipe()
-        if self.spec.partitions:
-            self.directory = self.new_directory_id()
-
-    def new_directory_id(self) -> Uuid:
-        return new_uuid(self.world.random.randbytes)
 
     def on_failure(self, error: OSError) -> None:
         """The real node ends its process when the metadata disk fails."""
@@ -261,37 +250,6 @@ class SimulatedNode:
             self.world.call_later(self.world.random.uniform(*self.flush_ms), _Guard(self, life, finish))
 
         return run
-
-
-class BrokerDoor:
-    """The endpoint of the node for clients and other brokers, beside the endpoint of its quorum."""
-
-    def __init__(self, node: SimulatedNode) -> None:
-        self._node = node
-        self.node_id = node.node_id
-
-    @property
-    def life(self) -> int:
-        return self._node.life
-
-    @property
-    def up(self) -> bool:
-        return self._node.up
-
-    def receive(self, request: Message, reply: Callable[[Message], None]) -> None:
-        self._node.when_awake(lambda: self._receive(request, reply))
-
-    def _receive(self, request: Message, reply: Callable[[Message], None]) -> None:
-        if self._node.broker is not None:
-            self._node.broker.handle(request, reply)
-
-    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None:
-        del connection_refused
-        self._node.when_awake(lambda: self._respond(outbound, response))
-
-    def _respond(self, outbound: Outbound, response: Message | None) -> None:
-        if self._node.broker is not None:
-            self._node.broker.answered(outbound, response)
 
 
 class _Guard:

@@ -13,24 +13,27 @@ power since it was last in sync.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RECOVERING, MetadataImage, PartitionRegistration
 from ottla.model.ids import NodeId
-from ottla.protocol.records import crc_matches, parse_header
+from ottla.protocol.records import BatchHeader, crc_matches, iterate_records, parse_header
 from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
+from ottla.simulation.ledger import Keyed, Ledger, check_keyed
 from ottla.simulation.records import Promise, Read
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.replication.partition import Partition
-    from ottla.simulation.node import SimulatedNode
+    from ottla.simulation.whole_node import WholeNode
 
 READ_BYTES = 1 << 16
+RETENTION_OFF_MS = 3_600_000
+"""Topics of a simulation whose retention.ms is larger keep all records."""
 
 
 @dataclass(slots=True)
@@ -42,13 +45,16 @@ class Truth:
     end: int = 0
     last_epoch: int = -1
     leaders: dict[int, NodeId] = field(default_factory=dict)
+    records: dict[int, tuple[bytes | None, bytes | None]] = field(default_factory=dict)
+    """Of a compacted topic: offset -> key and value. Each replica compacts its own batches, but the records stay."""
     unclean: bool = False
 
 
 @dataclass(slots=True)
 class _Shown:
-    """The state that a replica has shown in this life of its node."""
+    """The state that a replica has shown in this life of its node, or since a reassignment brought it here again."""
 
+    partition: Partition
     high_watermark: int = 0
     end: int = 0
     checked: int = 0
@@ -58,7 +64,8 @@ class _Shown:
 
 @dataclass(slots=True)
 class ReplicaInvariants:
-    nodes: Sequence[SimulatedNode]
+    nodes: Sequence[WholeNode]
+    ledger: Ledger
     truths: dict[Key, Truth] = field(default_factory=dict)
     unclean_elections: int = 0
     reads: list[Read] = field(default_factory=list)
@@ -71,13 +78,17 @@ class ReplicaInvariants:
     """Replicas that lost power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
 
-    def on_acked(self, node: SimulatedNode, promise: Promise) -> None:
-        """Looked at within the event: the topic may be deleted by its end."""
-        topic_id, index = promise.key
-        partition = None if node.broker is None else node.broker.replicas.by_id.get(topic_id, {}).get(index)
-        if partition is not None:
-            self._check(node, promise.key, partition)
+    def on_acked(self, promise: Promise) -> None:
+        """The commit came before its acknowledgement; only the truth of a topic deleted at once may miss it."""
+        if self.exists(promise.key):
             self.kept(promise)
+
+    def committed_end(self, key: Key) -> int:
+        truth = self.truths.get(key)
+        return 0 if truth is None else truth.end
+
+    def exists(self, key: Key) -> bool:
+        return any(key[0] in node.publisher.image.topics_by_id for node in self.nodes if node.publisher is not None)
 
     def on_read(self, read: Read) -> None:
         self.reads.append(read)
@@ -96,6 +107,7 @@ class ReplicaInvariants:
                 self._on_partition((topic_id, index), partition, image)
 
     def _on_partition(self, key: Key, partition: PartitionRegistration, image: MetadataImage) -> None:
+        self.ledger.on_replicas(key, partition.replicas)
         if partition.leader_recovery_state == RECOVERING:
             truth = self.truths.setdefault(key, Truth())
             if (partition.leader, key) in self._lossy and not truth.unclean:
@@ -104,27 +116,34 @@ class ReplicaInvariants:
         elif self._lossy:
             for node in self.nodes:
                 registration = image.brokers.get(node.node_id)
-                if node.broker is None or registration is None or registration.epoch != node.broker.broker_epoch:
+                if (
+                    node.replicas is None
+                    or registration is None
+                    or registration.epoch != node.replicas.context.broker_epoch
+                ):
                     continue
                 if node.node_id in partition.isr:
                     self._lossy.discard((node.node_id, key))
 
-    def check(self, touched: Sequence[SimulatedNode]) -> None:
+    def check(self, touched: Sequence[WholeNode]) -> None:
         for node in touched:
-            part = node.broker
-            if part is None:
+            replicas = node.replicas
+            if replicas is None:
                 continue
             if self._lives.get(node.node_id) != node.life and node.publisher is not None:
                 self._lives[node.node_id] = node.life
                 node.publisher.subscribe(self._on_metadata)
             shown_here = self._shown_by(node)
-            for topic_id, partitions in part.replicas.by_id.items():
+            for topic_id, partitions in replicas.by_id.items():
                 for index, partition in partitions.items():
                     key = (topic_id, index)
                     shown = shown_here.get(key)
                     log = partition.log
+                    if log.log_dir.offline:
+                        continue
                     if (
                         shown is not None
+                        and shown.partition is partition
                         and log.log_end_offset == shown.end
                         and log.high_watermark == shown.high_watermark
                         and (shown.led_epoch == partition.leader_epoch or not partition.is_leader)
@@ -137,15 +156,17 @@ class ReplicaInvariants:
                 self._was_committed(read)
             self.reads.clear()
 
-    def _shown_by(self, node: SimulatedNode) -> dict[Key, _Shown]:
+    def _shown_by(self, node: WholeNode) -> dict[Key, _Shown]:
         shown = self._shown.get((node.node_id, node.life))
         if shown is None:
             shown = self._shown[node.node_id, node.life] = {}
         return shown
 
-    def _check(self, node: SimulatedNode, key: Key, partition: Partition) -> None:
+    def _check(self, node: WholeNode, key: Key, partition: Partition) -> None:
         log = partition.log
-        shown = self._shown_by(node).setdefault(key, _Shown())
+        shown = self._shown_by(node).get(key)
+        if shown is None or shown.partition is not partition:
+            shown = self._shown_by(node)[key] = _Shown(partition)
         truth = self.truths.get(key)
         if truth is None:
             truth = self.truths[key] = Truth()
@@ -172,7 +193,7 @@ class ReplicaInvariants:
 
     # ---------------------------------------------------------------------------------------------------------- leaders
 
-    def _elected(self, node: SimulatedNode, truth: Truth, partition: Partition) -> None:
+    def _elected(self, node: WholeNode, truth: Truth, partition: Partition) -> None:
         epoch = partition.leader_epoch
         where = f"{partition.topic_partition}: node {node.node_id}, leader of epoch {epoch},"
         if truth.leaders.setdefault(epoch, node.node_id) != node.node_id:
@@ -184,11 +205,13 @@ class ReplicaInvariants:
             raise Violation(f"{where} ends at {log.log_end_offset}, but {truth.end} are committed")
         if truth.end and log.epochs.epoch_for_offset(truth.end - 1) != truth.last_epoch:
             raise Violation(f"{where} has another record at {truth.end - 1} than the one that was committed")
+        key = (partition.topic_id, partition.topic_partition.partition)
+        self.ledger.check_start(node.node_id, key, where, log.log_start_offset, retained=is_retained(log))
 
     # ------------------------------------------------------------------------------------------------------- commitment
 
     def _committed(
-        self, node: SimulatedNode, partition: Partition, truth: Truth, shown: _Shown, high_watermark: int
+        self, node: WholeNode, partition: Partition, truth: Truth, shown: _Shown, high_watermark: int
     ) -> None:
         where = f"{partition.topic_partition} on node {node.node_id}"
         # One event may change an ISR several times: which of these ISRs committed a record is not visible here.
@@ -197,16 +220,29 @@ class ReplicaInvariants:
             if not partition.is_leader:
                 raise Violation(f"{where}: a follower calls {high_watermark} committed, its leaders only {truth.end}")
             self._replicated(node, partition, high_watermark)
-        for base, entry in batches(partition.log, shown.checked, high_watermark):
-            committed_entry = truth.batches.get(base)
-            if committed_entry is None and base >= truth.end:
+        key = (partition.topic_id, partition.topic_partition.partition)
+        for header, data, position in batches(partition.log, shown.checked, high_watermark):
+            base = header.base_offset
+            entry = (header.last_offset, header.leader_epoch, header.crc)
+            compacted = partition.log.config.compact
+            if base >= truth.end:
+                self.ledger.on_committed(key, where, header)
                 truth.batches[base] = entry
                 truth.end, truth.last_epoch = entry[0] + 1, entry[1]
-            elif committed_entry != entry and not truth.unclean:
-                raise Violation(f"{where}: {entry} at {base} is called committed, but {committed_entry} was")
+                if compacted:
+                    truth.records.update((r.offset, (r.key, r.value)) for r in iterate_records(data, position))
+            elif truth.unclean:
+                continue
+            elif compacted:
+                for record in iterate_records(data, position):
+                    committed_record = truth.records.get(record.offset)
+                    if committed_record != (record.key, record.value):
+                        raise Violation(f"{where}: {record} is called committed, but {committed_record} was")
+            elif truth.batches.get(base) != entry:
+                raise Violation(f"{where}: {entry} at {base} is called committed, but {truth.batches.get(base)} was")
         shown.checked = high_watermark
 
-    def _replicated(self, node: SimulatedNode, partition: Partition, high_watermark: int) -> None:
+    def _replicated(self, node: WholeNode, partition: Partition, high_watermark: int) -> None:
         """All replicas of the ISR have the records that the leader calls committed, and the ISR is large enough."""
         if len(partition.isr) < min(partition.log.config.min_insync_replicas, len(partition.replicas)):
             raise Violation(f"{partition.topic_partition}: committed with an ISR of {partition.isr} only")
@@ -229,27 +265,46 @@ class ReplicaInvariants:
     def _was_committed(self, read: Read) -> None:
         truth = self.truths.get(read.key, Truth())
         committed_entry = truth.batches.get(read.offset)
-        if not truth.unclean and (committed_entry is None or committed_entry[2] != read.crc):
+        if not truth.unclean and not truth.records and (committed_entry is None or committed_entry[2] != read.crc):
+            if not self.exists(read.key):
+                return
             raise Violation(f"a consumer got {read} from node {read.broker}, but {committed_entry} is committed there")
 
     # ----------------------------------------------------------------------------------------------------------- the end
 
-    def whole(self, key: Key, partition: Partition) -> None:
+    def whole(self, node_id: NodeId, key: Key, partition: Partition) -> None:
         """A replica has the whole truth."""
         truth = self.truths[key]
         if truth.unclean:
             return
-        stored_entries = dict(batches(partition.log, 0, truth.end, check_crcs=True))
-        missing = sorted(base for base, entry in truth.batches.items() if stored_entries.get(base) != entry)
+        log, where = partition.log, f"{partition.topic_partition} of node {node_id}"
+        self.ledger.check_start(node_id, key, where, log.log_start_offset, retained=is_retained(log))
+        stored = list(batches(log, 0, truth.end, check_crcs=True))
+        if log.config.compact:
+            keyed: Keyed = {}
+            for header, data, position in stored:
+                if not header.is_control:
+                    keyed.update((r.key, (r.offset, r.value)) for r in iterate_records(data, position))
+            check_keyed(where, truth.records, keyed)
+            return
+        entries = {h.base_offset: (h.last_offset, h.leader_epoch, h.crc) for h, _, _ in stored}
+        missing = sorted(
+            base
+            for base, entry in truth.batches.items()
+            if entry[0] >= log.log_start_offset and entries.get(base) != entry
+        )
         if missing:
-            raise Violation(f"{partition.topic_partition}: what was committed at {missing[:5]} is not there")
+            raise Violation(f"{where}: what was committed at {missing[:5]} is not there")
+
+
+def is_retained(log: PartitionLog) -> bool:
+    return log.config.delete and (log.config.retention_bytes >= 0 or log.config.retention_ms < RETENTION_OFF_MS)
 
 
 def batches(
     log: PartitionLog, start: int, end: int, *, check_crcs: bool = False
-) -> list[tuple[int, tuple[int, int, int]]]:
-    """(base offset, (last offset, epoch, CRC)) of the batches from `start` up to `end`."""
-    entries = []
+) -> Iterator[tuple[BatchHeader, bytes, int]]:
+    """The batches from `start` up to `end`: header, the bytes that hold the batch, and its position there."""
     at = max(start, log.log_start_offset)
     while at < end:
         piece = log.read(at, READ_BYTES, max_offset=end)
@@ -261,7 +316,6 @@ def batches(
             if check_crcs and not crc_matches(data, position, header.size):
                 raise Violation(f"{log.topic_partition}: the batch at {header.base_offset} is damaged")
             if header.base_offset >= start:
-                entries.append((header.base_offset, (header.last_offset, header.leader_epoch, header.crc)))
+                yield header, data, position
             at = header.next_offset
             position += header.size
-    return entries

@@ -5,6 +5,7 @@ Acknowledged changes are stored: at the end they must exist.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,21 @@ from ottla.model.ids import NodeId, Uuid, new_uuid
 from ottla.protocol.generated import broker_registration_request as registration
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest
 from ottla.protocol.primitives import Message
+from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.world import World
 
 if TYPE_CHECKING:
+    from ottla.simulation.clients import Clients
     from ottla.simulation.node import Answered, SimulatedNode
 
-_SMALL_SEGMENTS = (CreatableTopicConfig("internal.segment.bytes", "4000"),)
+TOPICS = ("t1", "x1", "c1", "g1", "r1", "t2")
+"""Ordinary topics, a compacted topic, a topic with little retention, the topic of transactions, and the
+topic of the group that commits offsets."""
+KEPT = {"g1", "x1"}
+"""Never deleted: their promises hold over the whole life of the cluster."""
 
 
 class SimulatedBroker:
@@ -74,14 +81,10 @@ class SimulatedBroker:
 
 
 class Workload:
-    def __init__(
-        self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, brokers: int, *, partitions: bool = False
-    ) -> None:
-        """`partitions`: the nodes have brokers of their own, so topics are few and live longer."""
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, brokers: int) -> None:
         self.world = world
         self.cluster_id = cluster_id
         self._nodes = nodes
-        self._partitions = partitions
         self.brokers = [SimulatedBroker(self, 100 + index) for index in range(brokers)]
         self.created: set[str] = set()
         self.maybe: set[str] = set()
@@ -116,23 +119,25 @@ class Workload:
 
     def _admin(self) -> None:
         dice = self.world.random
-        if self._partitions and self.created and dice.random() < 0.5:
-            self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
-        elif self.created and dice.random() < 0.25:
-            name = dice.choice(sorted(self.created))
-            self.created.discard(name)
-            self.maybe.add(name)
-            self.ask(DeleteTopicsRequest([], [name]), 5, lambda response: self._on_deleted(name, response))
+        if self.created and dice.random() < 0.25:
+            self._delete(dice.choice(sorted(self.created)))
         else:
-            self._names += 1
-            name = f"t{self._names}"
-            self.maybe.add(name)
-            topic = CreatableTopic(name, dice.randint(1, 2 if self._partitions else 3), 3)
-            if self._partitions:
-                topic.configs = [CreatableTopicConfig("min.insync.replicas", "2"), *_SMALL_SEGMENTS]
-            self.ask(CreateTopicsRequest([topic]), 7, lambda response: self._on_created(name, response))
-        busy = self._partitions and self.created
-        self.world.call_later(dice.uniform(1_000, 4_000) if busy else dice.uniform(20, 200), self._admin)
+            self._create(CreatableTopic(self._new_name(), dice.randint(1, 3), 3))
+        self.world.call_later(dice.uniform(20, 200), self._admin)
+
+    def _new_name(self) -> str:
+        self._names += 1
+        return f"t{self._names}"
+
+    def _create(self, topic: CreatableTopic) -> None:
+        name = topic.name
+        self.maybe.add(name)
+        self.ask(CreateTopicsRequest([topic]), 7, lambda response: self._on_created(name, response))
+
+    def _delete(self, name: str) -> None:
+        self.created.discard(name)
+        self.maybe.add(name)
+        self.ask(DeleteTopicsRequest([], [name]), 5, lambda response: self._on_deleted(name, response))
 
     def _on_created(self, name: str, response: Any) -> None:
         code = ErrorCode(response.topics[0].error_code)
@@ -145,3 +150,73 @@ class Workload:
         if code is not ErrorCode.NONE:
             self.created.add(name)
         self.maybe.discard(name)
+
+
+class WireWorkload(Workload):
+    """The admin of a cluster of whole nodes asks a broker, which forwards to the active controller. Topics are few and
+    live longer, because they have records.
+    """
+
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, clients: Clients) -> None:
+        super().__init__(world, nodes, cluster_id, 0)
+        self._clients = clients
+        self._doomed: set[Uuid] = set()
+        """Topics that somebody has asked to delete."""
+
+    def ask(self, request: Message, version: int, done: Any) -> None:
+        self._clients.spawn(self._ask(request, version, done))
+
+    async def _ask(self, request: Message, version: int, done: Any) -> None:
+        broker = self.world.random.choice(self._clients.brokers())
+        with contextlib.suppress(NodeUnavailable):
+            response = await self._clients.ask(broker, request, version=version)
+            self.answered += 1
+            done(response)
+
+    def _admin(self) -> None:
+        dice = self.world.random
+        missing = [name for name in TOPICS if name not in self.created]
+        if missing and dice.random() < 0.8:
+            self._create(_topic(missing[0], dice.randint(1, 2)))
+        elif dice.random() < 0.5 or not self.created - KEPT:
+            self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
+        else:
+            self._delete(dice.choice(sorted(self.created - KEPT)))
+        self.world.call_later(dice.uniform(50, 700) if missing else dice.uniform(500, 3_000), self._admin)
+
+    def _delete(self, name: str) -> None:
+        """By id: a request that is decided late cannot delete a new topic of the same name."""
+        image = self._clients.image
+        topic = image.topics_by_name.get(name) if image is not None else None
+        if topic is not None:
+            self.created.discard(name)
+            self._doomed.add(topic.id)
+            self.ask(DeleteTopicsRequest([DeleteTopicState(None, topic.id)]), 6, lambda _response: None)
+
+    def _on_created(self, name: str, response: Any) -> None:
+        """A request may be decided twice: then the topic exists the second time. Or it exists because its deletion is
+        under way.
+        """
+        code = response.topics[0].error_code
+        image = self._clients.image
+        topic = image.topics_by_name.get(name) if image is not None else None
+        if code == ErrorCode.NONE or (
+            code == ErrorCode.TOPIC_ALREADY_EXISTS and topic is not None and topic.id not in self._doomed
+        ):
+            self.created.add(name)
+
+
+def _topic(name: str, partitions: int) -> CreatableTopic:
+    configs = {"min.insync.replicas": "2", "internal.segment.bytes": "4000"}
+    if name.startswith("c"):
+        configs |= {
+            "cleanup.policy": "compact",
+            "internal.segment.bytes": "1500",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "1500",
+        }
+    elif name.startswith("r"):
+        configs["retention.bytes"] = "12000"
+    return CreatableTopic(
+        name, partitions, 3, configs=[CreatableTopicConfig(key, value) for key, value in configs.items()]
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 _THREADS = 2
@@ -22,18 +22,12 @@ class RecordThreads:
         self._closed = False
 
     def run(self, work: Callable[[], ResultT], done: Callable[[ResultT | BaseException], None]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def finished(future: Future[ResultT]) -> None:
-            if not future.cancelled() and not self._closed:
-                loop.call_soon_threadsafe(settled, future)
-
-        def settled(future: Future[ResultT]) -> None:
-            if not self._closed:
+        def settled(future: asyncio.Future[ResultT]) -> None:
+            if not self._closed and not future.cancelled():
                 error = future.exception()
                 done(future.result() if error is None else error)
 
-        self._threads.submit(work).add_done_callback(finished)
+        asyncio.get_running_loop().run_in_executor(self._threads, work).add_done_callback(settled)
 
     def close(self) -> None:
         """Batches that are not walked yet are not appended. Their producers get no answer, and send them to the next

@@ -1,0 +1,79 @@
+"""A simulated machine for one life of a node, and the settings of a node whose life is short."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from ottla.runtime.descriptors import Descriptors
+from ottla.server.machine import NodeMachine
+from ottla.simulation.streams import ListeningSocket
+
+if TYPE_CHECKING:
+    from ottla.env.seams import Clock, RandomSource
+    from ottla.simulation.disk import FakeDisk
+    from ottla.simulation.loop import SimulatedLoop
+
+SHORT_LIFE: Mapping[str, str] = {
+    "broker.heartbeat.interval.ms": "400",
+    "broker.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "1500",
+    "request.timeout.ms": "3000",
+    "log.flush.offset.checkpoint.interval.ms": "1500",
+    "log.flush.start.offset.checkpoint.interval.ms": "1500",
+    "replica.high.watermark.checkpoint.interval.ms": "1500",
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "1500",
+    "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "700",
+    "log.cleaner.dedupe.buffer.size": "1048577",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "50",
+}
+"""Every timeout about a tenth of its default, so that 20 simulated seconds hold many faults."""
+
+
+class NoHangups:
+    """A simulated socket reports a reset by itself."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        del loop
+
+    def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
+        """See the class."""
+
+    def forget(self, fd: int) -> None:
+        """See the class."""
+
+    def close(self) -> None:
+        """See the class."""
+
+
+def simulated_machine(loop: SimulatedLoop, disk: FakeDisk, clock: Clock, random: RandomSource) -> NodeMachine:
+    def bind(host: str, port: int) -> socket.socket:
+        return cast("socket.socket", ListeningSocket(loop.network, loop, (host, port)))
+
+    return NodeMachine(
+        clock=clock,
+        random=random,
+        open_storage=lambda _config: disk,
+        bind=bind,
+        watch_hangups=NoHangups,
+        monotonic=loop.time,
+        descriptors=lambda: Descriptors(segments=200, connections=1_000),
+        run_all=_in_turn,
+    )
+
+
+def _in_turn(calls: Iterable[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
