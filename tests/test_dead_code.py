@@ -55,6 +55,7 @@ CALLED_BY_A_LIBRARY = {
 """Base classes whose methods a library calls."""
 EXCEPTIONS = {
     "throttle_time_ms": "the Protocol of the generated responses, which encode the field",
+    "to_string": "a method that Starlette's converters of paths must have",
 }
 """Names that no other code reads, with the reason."""
 _FEW = 5

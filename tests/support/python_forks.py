@@ -20,6 +20,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 _SOCKET = "OTTLA_TEST_FORKS"
 _PROGRAM = """#!{python} -IS
@@ -116,7 +117,7 @@ def _fork(connection: socket.socket, waiting: dict[int, socket.socket]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
 
-def _become(request: dict[str, object], descriptors: list[int]) -> None:
+def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     """The process that was asked for: `python -m MODULE WORDS`."""
     code = 1
     try:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +25,7 @@ sys.exit(3)
 
 
 @pytest.fixture
-def environment(tmp_path):
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     (tmp_path / "module_of_a_worker.py").write_text(MODULE)
     made = {**os.environ, **fork_environment(tmp_path), "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "WORD": "a"}
     server = subprocess.Popen(
@@ -34,14 +36,14 @@ def environment(tmp_path):
     server.wait(30)
 
 
-def start(tmp_path, environment, *words):
+def start(tmp_path: Path, environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [python_command(tmp_path), "-m", "module_of_a_worker", *words],
         env=environment, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def test_words_environment_files_and_status(tmp_path, environment):
+def test_words_environment_files_and_status(tmp_path: Path, environment: dict[str, str]) -> None:
     output, _ = start(tmp_path, environment, "x", "y").communicate("hello", timeout=60)
     assert output == f"['x', 'y'] b {tmp_path} hello\n"
     asked = start(tmp_path, environment, "x")
@@ -49,9 +51,11 @@ def test_words_environment_files_and_status(tmp_path, environment):
     assert asked.returncode == 3
 
 
-def test_the_end_of_either_process_ends_the_other(tmp_path, environment):
+def test_the_end_of_either_process_ends_the_other(tmp_path: Path, environment: dict[str, str]) -> None:
     for ended in ("asked", "forked"):
         asked = start(tmp_path, environment, "stay")
+        assert asked.stdin is not None
+        assert asked.stdout is not None
         asked.stdin.write("\n")
         asked.stdin.flush()
         asked.stdout.readline()
