@@ -55,6 +55,18 @@ CALLED_BY_A_LIBRARY = {
 """Base classes whose methods a library calls."""
 EXCEPTIONS = {
     "throttle_time_ms": "the Protocol of the generated responses, which encode the field",
+    **dict.fromkeys(
+        (
+            "call_at",
+            "call_exception_handler",
+            "get_debug",
+            "is_running",
+            "is_closed",
+            "pause_reading",
+            "resume_reading",
+        ),
+        "methods that asyncio calls on its loop and on its transports",
+    ),
     "to_string": "a method that Starlette's converters of paths must have",
 }
 """Names that no other code reads, with the reason."""

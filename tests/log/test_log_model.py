@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.log.removed import carried_out
 
 from ottla.env import logging
 from ottla.env.config import TopicConfig
@@ -103,7 +104,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.log.log_start_offset, self.end))
         self.log.advance_log_start_offset(offset)
         delete_old_segments(self.log, NOW)
-        self.log.log_dir.remove_due_files(NOW + 10**9)
+        carried_out(self.log.log_dir.removals(NOW + 10**9))
         self.batches = [pairs for pairs in self.batches if pairs[-1][0] >= offset]
 
     @rule(clean=st.booleans(), flushed=st.booleans())

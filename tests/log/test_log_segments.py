@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.log.removed import carried_out
 
 from ottla.env.config import TopicConfig
 from ottla.log.log_directory import LogDirectory
@@ -97,8 +98,8 @@ def test_deleted_files_wait_for_their_delay(parts: Parts) -> None:
     parts.segments.delete(parts.segments[0], NOW)
     assert parts.bases == [12, 14]
     assert parts.names(".deleted") == [f"{10:020d}{kind}.deleted" for kind in (".index", ".log", ".timeindex")]
-    assert parts.log_dir.remove_due_files(NOW + 999) == 0
-    parts.log_dir.remove_due_files(NOW + 1000)
+    assert carried_out(parts.log_dir.removals(NOW + 999)) == 0
+    carried_out(parts.log_dir.removals(NOW + 1000))
     assert parts.names(".deleted") == []
 
 

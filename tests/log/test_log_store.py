@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from tests.log.removed import carried_out
 
 from ottla.env import logging
 from ottla.env.config import TopicConfig
@@ -110,15 +111,15 @@ def test_delete_waits_then_removes(dirs: list[Path]) -> None:
     (folder,) = dirs[0].glob("*-delete")
     assert folder.name.startswith("b-c.d-0.")
     assert len(folder.name) == len("b-c.d-0.") + 32 + len("-delete")
-    assert store.remove_due_files(NOW + 59_999) == 0
-    assert store.remove_due_files(NOW + 60_000) == 1
+    assert carried_out(store.removals(NOW + 59_999)) == 0
+    assert carried_out(store.removals(NOW + 60_000)) == 1
     assert not folder.exists()
     append(store.create(B0, TOPIC_ID, CONFIG, NOW), b"again")
     store.delete(B0, NOW)
     store.shutdown(NOW)
     again = opened(dirs[:1])
     assert again.logs() == {}
-    again.remove_due_files(NOW + 60_000)
+    carried_out(again.removals(NOW + 60_000))
     assert list(dirs[0].glob("*-delete")) == []
     again.shutdown(NOW)
 
@@ -144,7 +145,7 @@ def test_a_sync_under_way_does_not_mind_the_deletion(dirs: list[Path]) -> None:
     plan = log.prepare_flush()
     assert plan is not None
     store.delete(A0, NOW)
-    store.remove_due_files(NOW + 10**9)
+    carried_out(store.removals(NOW + 10**9))
     plan.sync()
     log.flushed(plan, NOW)
     store.shutdown(NOW)
@@ -175,7 +176,7 @@ def test_stray_metadata_and_foreign_folders_are_left_alone(dirs: list[Path], mon
     store.mark_stray(A1, NOW)
     [folder] = dirs[0].glob("a-1.*-stray")
     assert f"log.set_aside directory={folder}" in said.getvalue()
-    assert store.remove_due_files(NOW + 10**9) == 0
+    assert carried_out(store.removals(NOW + 10**9)) == 0
     store.shutdown(NOW)
 
 
@@ -195,7 +196,7 @@ def test_of_the_same_partition_twice_the_longer_log_serves(dirs: list[Path]) -> 
     assert log is not None
     assert log.directory == f"{dirs[1]}/a-0"
     assert len(again.online_directories()) == 2
-    again.remove_due_files(NOW + 10**9)
+    carried_out(again.removals(NOW + 10**9))
     assert list(dirs[0].glob("a-0*")) == []
     again.shutdown(NOW)
 
@@ -298,7 +299,7 @@ class TestMoving:
         assert moved.log_start_offset == 7
         append(moved, b"more", producer_id=1, epoch=0, sequence=50, leader_epoch=3)
         assert [epoch for epoch, _ in moved.epochs.entries] == [0, 1, 2, 3]
-        store.remove_due_files(NOW + 10**9)
+        carried_out(store.removals(NOW + 10**9))
         assert list(dirs[0].glob("a-0*")) == []
         store.shutdown(NOW)
         again = opened(dirs).get(A0)
@@ -319,7 +320,7 @@ class TestMoving:
         store.create_future(A0, str(dirs[1]), NOW)
         assert [replica.is_future for replica in store.describe()[1].replicas] == [True]
         store.delete(A0, NOW)
-        store.remove_due_files(NOW + 10**9)
+        carried_out(store.removals(NOW + 10**9))
         assert [folder for path in dirs for folder in path.glob("a-0*")] == []
         store.shutdown(NOW)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from tests.coordinator.virtual_world import SeededRandom
 from tests.log.partition_files import append, batch, read_all
+from tests.log.removed import carried_out
 from tests.log.stepped_disk import NOW, Killed, SteppedDisk
 
 from ottla.env.config import TopicConfig
@@ -302,7 +303,7 @@ def finish(disk: SteppedDisk, assigned: str, more: list[bytes]) -> None:
         whole(log, more)
     whole(log, more)
     append(log, b"last", leader_epoch=9)
-    store.remove_due_files(NOW + 10**9)
+    carried_out(store.removals(NOW + 10**9))
     assert [folder for folder in disk.folders_of("a-0") if any(n.startswith(folder + "/") for n in disk.files)] == [
         log.directory
     ]
@@ -383,7 +384,7 @@ def test_an_error_at_every_step_of_a_promotion(number: int, assigned: str) -> No
         assert not log.log_dir.offline
         whole(log, [])
         append(log, b"after", leader_epoch=3)
-        store.remove_due_files(NOW + 10**9)
+        carried_out(store.removals(NOW + 10**9))
         whole(log, [b"after"])
         if number == errno.ENOSPC and store.moves.future(PLACE) is not None:
             catch_up(store)
@@ -494,7 +495,7 @@ def test_a_folder_that_a_full_disk_does_not_rename_is_never_served_again() -> No
     disk.disarm()
     new = store.create(PLACE, Uuid(b"f" * 16), CONFIG, NOW, directory=SOURCE)
     assert read_all(new) == []
-    store.remove_due_files(NOW + 10**9)
+    carried_out(store.removals(NOW + 10**9))
     assert disk.folders_of("a-0") == [f"{SOURCE}/a-0"]
 
 
@@ -515,7 +516,7 @@ def test_a_folder_that_could_not_be_made_whole_leaves_nothing_behind() -> None:
         log = store.get(PLACE) or store.create(PLACE, TOPIC_ID, CONFIG, NOW, directory=SOURCE)
         append(log, b"x")
         folders = [log.directory, *(future.directory for future in store.moves.futures())]
-        store.remove_due_files(NOW + 10**9)
+        carried_out(store.removals(NOW + 10**9))
         assert disk.folders_of("a-0") == sorted(folders), steps
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.log.removed import carried_out
 
 from ottla.env.config import TopicConfig
 from ottla.log.log_append import UnexpectedAppendOffsetError
@@ -138,7 +139,7 @@ class TestRead:
         piece = small_log.read(0, 500)
         small_log.advance_log_start_offset(25)
         assert delete_old_segments(small_log, NOW) > 0
-        small_log.log_dir.remove_due_files(NOW + 10**9)
+        carried_out(small_log.log_dir.removals(NOW + 10**9))
         assert values(piece.read())[0] == (0, b"0")
 
     @pytest.mark.parametrize("max_bytes", [1, 100, 333, 100_000])
@@ -296,9 +297,9 @@ class TestDeletion:
         deleted = names(small_log, ".deleted")
         assert any(name.endswith(".log.deleted") for name in deleted)
         assert any(name.endswith(".snapshot.deleted") for name in deleted)
-        small_log.log_dir.remove_due_files(NOW + 10**12 + 59_999)
+        carried_out(small_log.log_dir.removals(NOW + 10**12 + 59_999))
         assert names(small_log, ".deleted")
-        small_log.log_dir.remove_due_files(NOW + 10**12 + 60_000)
+        carried_out(small_log.log_dir.removals(NOW + 10**12 + 60_000))
         assert not names(small_log, ".deleted")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.log.removed import carried_out
 
 from ottla.env.config import TopicConfig
 from ottla.log.log_directory import LogDirectory
@@ -271,7 +272,7 @@ class TestLeftovers:
         expected = [pair for pair in read_all(log) if pair[0] >= upper or pair[0] % 2]
         log.replace_segments([new], old, NOW)
         assert read_all(log) == expected
-        log.log_dir.remove_due_files(NOW + 10**9)
+        carried_out(log.log_dir.removals(NOW + 10**9))
         assert not names(log, ".deleted", ".swap", ".cleaned")
         assert read_all(reload(log, clean=False)) == expected
 

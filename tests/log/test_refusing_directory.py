@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.log.removed import carried_out
 
 from ottla.env.config import TopicConfig
 from ottla.env.config.load import load
@@ -197,11 +198,11 @@ def test_retention_and_deletion_go_on_with_the_others(tmp_path: Path, code: int)
     node.store.delete(A0, NOW)
     node.store.delete(B0, NOW)
     node.refuse(code)
-    node.store.remove_due_files(NOW + 1000)
+    carried_out(node.store.removals(NOW + 1000))
     assert [len(list(path.glob("*-delete"))) for path in node.paths] == [1, 0]
     node.assert_online()
     node.relent()
-    node.store.remove_due_files(NOW + 1000)
+    carried_out(node.store.removals(NOW + 1000))
     assert [len(list(path.glob("*-delete"))) for path in node.paths] == [0, 0]
 
 
@@ -210,9 +211,9 @@ def test_a_deleted_segment_that_cannot_be_removed_now_is_removed_later(tmp_path:
     write(node.full)
     sum(node.store.delete_old_segments(NOW + 1000))
     node.refuse(code)
-    assert node.store.remove_due_files(NOW + 1000) == 0
+    assert carried_out(node.store.removals(NOW + 1000)) == 0
     node.relent()
-    assert node.store.remove_due_files(NOW + 1000) > 0
+    assert carried_out(node.store.removals(NOW + 1000)) > 0
     assert not list(Path(node.full.directory).glob("*.deleted"))
     node.assert_online()
 
@@ -252,7 +253,7 @@ def test_what_is_deleted_while_a_folder_is_being_removed_is_removed_later(tmp_pa
     node.store.delete(B0, NOW)
     under_way()
     assert list(removals) == []
-    assert node.store.remove_due_files(NOW) == 1
+    assert carried_out(node.store.removals(NOW)) == 1
     assert not [path for directory in node.paths for path in directory.glob("*-delete")]
 
 
@@ -403,12 +404,12 @@ def test_keys_that_a_full_directory_keeps_are_destroyed_later(tmp_path: Path) ->
     with pytest.raises(KafkaError):
         node.store.destroy_keys("again", [A0])
     node.assert_online()
-    node.store.remove_due_files(NOW)
+    carried_out(node.store.removals(NOW))
     custody.refusing.clear()
-    node.store.remove_due_files(NOW)
+    carried_out(node.store.removals(NOW))
     # Without the keys of a topic that was created since under the same name.
     assert custody.destroyed == [(f"{good}:gone", None), (f"{full}:gone", ())]
-    node.store.remove_due_files(NOW)
+    carried_out(node.store.removals(NOW))
     assert len(custody.destroyed) == 2
 
 

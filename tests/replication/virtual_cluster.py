@@ -43,6 +43,7 @@ from ottla.replication.proposals import IsrProposals
 from ottla.replication.replicas import Replicas
 from ottla.runtime.disk import DiskStorage
 from tests.coordinator.virtual_world import SeededRandom, VirtualTime
+from tests.log.removed import carried_out
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 HEARTBEAT_MS = 2_000
@@ -194,7 +195,7 @@ class VirtualNode:
 
     def _move(self) -> None:
         self.replicas.moves.advance(200)
-        self.logs.remove_due_files(self.cluster.time.time_ms())
+        carried_out(self.logs.removals(self.cluster.time.time_ms()))
         self._later(self.cluster.random.choice([10, 10, 10, 2_000]), self._move)
 
     def _send_assignments(self, request: Any, done: Any) -> None:

@@ -16,7 +16,7 @@ from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, RandomSource, Storage
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.open_files import OpenFiles
-from ottla.log.removals import Removal, carried_out
+from ottla.log.removals import Removal
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, TimestampMs, Uuid
 
@@ -130,10 +130,6 @@ class LogDirectory:
                 if self.offline:
                     return
             self._deletions.append((due_ms, path))
-
-    def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """As `removals`, here and now; returns how many files went."""
-        return carried_out(self.removals(now_ms))
 
 
 def cordon(directories: Iterable[LogDirectory], paths: Collection[str]) -> bool:

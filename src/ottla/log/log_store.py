@@ -46,7 +46,7 @@ from ottla.log.partition_checkpoints import checkpoint, follow_cleaner_checkpoin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.recovery import EVERYTHING, create_partition_log, load_partition_log
-from ottla.log.removals import Removal, carried_out
+from ottla.log.removals import Removal
 from ottla.log.retention import delete_old_segments
 from ottla.log.topic_keys import TopicKeys
 from ottla.model.errors import ErrorCode, KafkaError
@@ -316,7 +316,7 @@ class LogStore:
         return sorted(open_ones, key=lambda log_dir: counts[log_dir.path])
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
-        """Take the partition out: its folder is renamed at once and removed by `remove_due_files`."""
+        """Take the partition out: its folder is renamed at once and removed by one of the `removals`."""
         self.moves.abandon(partition, now_ms)
         for log in (self._logs.pop(partition, None), self.moves.take_orphan(partition)):
             if log is not None:
@@ -389,10 +389,6 @@ class LogStore:
         for log_dir in self.online_directories():
             yield from log_dir.removals(now_ms)
         yield from self._discarded.removals(now_ms)
-
-    def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """As `removals`, here and now; returns how many went."""
-        return carried_out(self.removals(now_ms))
 
     # A checkpoint that only saves work after a crash need not wait for the disk. Without `sync`, a power cut may leave
     # an older checkpoint, and recovery then reads more of the log.

@@ -7,7 +7,7 @@ has given up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 
 class Removal:
@@ -25,12 +25,3 @@ class Removal:
             self._remove(self._path)
         except OSError as error:
             self.error = error
-
-
-def carried_out(removals: Iterable[Removal]) -> int:
-    """Remove here and now; how many went."""
-    removed = 0
-    for removal in removals:
-        removal()
-        removed += removal.error is None
-    return removed

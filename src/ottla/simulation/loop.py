@@ -209,7 +209,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return sock is not None and sock.forget_reader()
 
     def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
-        raise NotImplementedError("a simulated socket always has room to write")
+        raise RuntimeError(f"a simulated socket always has room to write: {fd} {callback} {args}")
 
     def remove_writer(self, fd: int) -> bool:  # type: ignore[override]
         del fd

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -43,8 +44,9 @@ class FakeSocket:
         self._callback: tuple[Callable[..., object], tuple[Any, ...]] | None = None
         self._notified = False
 
+    @abstractmethod
     def readable(self) -> bool:
-        raise NotImplementedError
+        """Whether a read would not block."""
 
     def fileno(self) -> int:
         return self._fd
@@ -129,12 +131,13 @@ class End:
 
     # What the kernel hands to the process; `received` is overridden.
 
+    @abstractmethod
     def on_data(self, data: bytes) -> None:
-        raise NotImplementedError
+        """Bytes have arrived."""
 
+    @abstractmethod
     def on_end(self, error: Exception | None) -> None:
         """The peer has closed, or reset."""
-        raise NotImplementedError
 
     # On the way
 

@@ -1,6 +1,6 @@
 """Upserts by Spark's own MERGE: all tasks of the session merge, and a batch has no bound.
 
-A session can do so if it has the jar of the table format, set up as that format's documentation says. The extension is in
+A session can do so if it has the jar of the table format and the format's own settings. The extension is in
 `spark.sql.extensions`, and the catalog in `spark.sql.catalog.NAME`. Delta's catalog is `spark_catalog`; an Iceberg port names
 its own in the property `spark-catalog`. Any other session merges in one task (delta.py, iceberg.py).
 

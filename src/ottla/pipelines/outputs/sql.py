@@ -125,8 +125,8 @@ class SqlOutput:
             column = rows.column_with_nul() if "0x00" in str(problem) else None
             if column is not None:
                 raise UserError(
-                    f"the table {self.table} was not written: a value of {column} has the character NUL, which the database "
-                    f"cannot store in a text: remove it, as replace({column}, char(0), '') does, or cast the column to binary"
+                    f"the table {self.table} was not written: a value of {column} has the character NUL, which a text of the "
+                    f"database cannot hold. Remove the character (replace({column}, char(0), '')), or cast to binary"
                 ) from problem
             if isinstance(problem, OSError):
                 raise UserError(f"rows cannot be staged in {self._folder}: {problem.strerror or problem}") from problem
