@@ -75,7 +75,7 @@ def test_a_seed_of_whole_nodes_repeats_itself_in_every_process() -> None:
 
 def _digest(outcome: Outcome) -> int:
     assert len(outcome.trace) > 1_000
-    return zlib.crc32("\n".join(outcome.trace).encode())
+    return zlib.crc32("\n".join([*outcome.trace, str(outcome.events)]).encode())
 
 
 def _digest_elsewhere(seed: int, *, hash_seed: str) -> int:
@@ -83,7 +83,8 @@ def _digest_elsewhere(seed: int, *, hash_seed: str) -> int:
     code = (
         "import io, zlib; from ottla.env import logging; from ottla.simulation.cluster import run_seed;"
         "logging.configure(io.StringIO(), level='error');"
-        f"print(zlib.crc32('\\n'.join(run_seed({seed}, trace=True).trace).encode()))"
+        f"outcome = run_seed({seed}, trace=True);"
+        "print(zlib.crc32('\\n'.join([*outcome.trace, str(outcome.events)]).encode()))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

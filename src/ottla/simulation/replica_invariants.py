@@ -203,10 +203,14 @@ class ReplicaInvariants:
         log = partition.log
         if log.log_end_offset < truth.end:
             raise Violation(f"{where} ends at {log.log_end_offset}, but {truth.end} are committed")
-        if truth.end and log.epochs.epoch_for_offset(truth.end - 1) != truth.last_epoch:
+        # Nothing is left to compare when DeleteRecords or retention took the last committed record.
+        start = log.log_start_offset
+        if start > truth.end:
+            raise Violation(f"{where} begins at {start}, but only {truth.end} are committed")
+        if start < truth.end and log.epochs.epoch_for_offset(truth.end - 1) != truth.last_epoch:
             raise Violation(f"{where} has another record at {truth.end - 1} than the one that was committed")
         key = (partition.topic_id, partition.topic_partition.partition)
-        self.ledger.check_start(node.node_id, key, where, log.log_start_offset, retained=is_retained(log))
+        self.ledger.check_start(node.node_id, key, where, start, retained=is_retained(log))
 
     # ------------------------------------------------------------------------------------------------------- commitment
 
