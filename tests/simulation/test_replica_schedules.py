@@ -12,7 +12,14 @@ import pytest
 from ottla.controller import alter_partition, brokers
 from ottla.env import logging
 from ottla.log import log_flush, segment_recovery
+from ottla.log.epoch_cache import EpochCache
+from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import KafkaError
+from ottla.protocol.generated.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.replication import context, leader_state
 from ottla.replication.fetch_session import Key
 from ottla.replication.partition import Partition
@@ -88,6 +95,12 @@ class Stage:
     def produce(self, count: int = 5, acks: int = -1) -> None:
         for _ in range(count):
             self.cluster.records.send(self.leader.node_id, self.key, acks)
+
+    def delete_records(self, before: int) -> None:
+        self.cluster.ledger.asked_to_delete[self.key] = before
+        topic = DeleteRecordsTopic(self.name, [DeleteRecordsPartition(self.key[1], before)])
+        request = DeleteRecordsRequest([topic], 3_000)
+        self.cluster.clients.spawn(self.cluster.clients.ask(self.leader.node_id, request))
 
     def apart(self, *groups: list[WholeNode]) -> None:
         """No message between nodes of different groups."""
@@ -232,6 +245,25 @@ def only_who_has_everything_joins_the_isr() -> None:
     stage.run(6_000)
 
 
+def a_leader_without_records_is_a_leader_too() -> None:
+    """DeleteRecords took every committed record before this leader was elected: there is nothing to compare."""
+    stage = Stage()
+    stage.produce()
+    stage.run(500)
+    end = stage.partition(stage.leader).log.high_watermark
+    assert end
+    stage.delete_records(end - 1)
+    stage.run(2_000)
+    stage.leader.kill()
+    stage.run(4_500)
+    stage.delete_records(end)
+    stage.run(2_000)
+    stage.leader.kill()
+    stage.run(4_500)
+    assert stage.partition(stage.leader).log.log_start_offset == end
+    assert len(stage.cluster.replicas.truths[stage.key].leaders) == 3
+
+
 SCHEDULES: dict[str, Callable[[], None]] = {
     "a_dead_incarnation_does_not_join_the_isr": a_dead_incarnation_does_not_join_the_isr,
     "a_broker_without_its_disk_does_not_lead": a_broker_without_its_disk_does_not_lead,
@@ -239,6 +271,7 @@ SCHEDULES: dict[str, Callable[[], None]] = {
     "what_is_called_flushed_is_on_disk": what_is_called_flushed_is_on_disk,
     "damage_is_seen_when_a_log_is_recovered": damage_is_seen_when_a_log_is_recovered,
     "only_who_has_everything_joins_the_isr": only_who_has_everything_joins_the_isr,
+    "a_leader_without_records_is_a_leader_too": a_leader_without_records_is_a_leader_too,
 }
 
 
@@ -278,6 +311,24 @@ def _takes_anybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leader_state.LeaderState, "maybe_expand", expand)
 
 
+def _forgets_epochs_before_the_start(patch: pytest.MonkeyPatch) -> None:
+    """The epoch in force at the new start of the log is lost, while a record of it is still there."""
+
+    def truncate_from_start(self: Any, start_offset: int) -> bool:
+        return bool(self._note(self._entries.replace([e for e in self.entries if e[1] >= start_offset])))
+
+    patch.setattr(EpochCache, "truncate_from_start", truncate_from_start)
+
+
+def _deletes_one_record_more(patch: pytest.MonkeyPatch) -> None:
+    original = PartitionLog.advance_log_start_offset
+    patch.setattr(
+        PartitionLog,
+        "advance_log_start_offset",
+        lambda self, offset: original(self, min(offset + 1, self.high_watermark)),
+    )
+
+
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a_dead_incarnation_does_not_join_the_isr": _no_broker_epochs,
     "a_broker_without_its_disk_does_not_lead": _every_stop_is_clean,
@@ -285,6 +336,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "what_is_called_flushed_is_on_disk": _forgets_to_sync,
     "damage_is_seen_when_a_log_is_recovered": _does_not_look_at_crcs,
     "only_who_has_everything_joins_the_isr": _takes_anybody,
+    "a_leader_without_records_is_a_leader_too": _forgets_epochs_before_the_start,
 }
 
 
@@ -298,3 +350,10 @@ def test_the_schedule_finds_its_bug(name: str, monkeypatch: pytest.MonkeyPatch) 
     BUGS[name](monkeypatch)
     with pytest.raises((Violation, KafkaError, struct.error)):
         SCHEDULES[name]()
+
+
+def test_more_than_was_asked_for_may_not_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when no committed record is left to compare."""
+    _deletes_one_record_more(monkeypatch)
+    with pytest.raises(Violation, match="no client asked to delete so many records"):
+        a_leader_without_records_is_a_leader_too()
