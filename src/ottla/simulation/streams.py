@@ -30,6 +30,9 @@ HostAndPort = tuple[str, int]
 RETRANSMIT_MS = 60.0
 SYN_RETRY_MS = 250.0
 """Shorter than a real kernel's 1 s, as a simulated life is short."""
+SLOWEST_MS = 3_000.0
+"""A kernel whose packet takes longer has sent another one, which overtakes it. Without this bound a packet of bad weather
+would hold a connection back for longer than the healed cluster has to recover."""
 
 
 class FakeSocket:
@@ -359,7 +362,7 @@ class StreamNetwork:
         weather = self._links.weather
         delay = dice.uniform(*weather.delay_ms)
         if weather.slow and dice.random() < weather.slow:
-            delay *= 100
+            delay = min(delay * 100, SLOWEST_MS)
         while weather.loss and dice.random() < weather.loss:
             delay += RETRANSMIT_MS
         return delay + max(0.0, self._links.clogged.get(link, 0.0) - self.world.now_ms)
