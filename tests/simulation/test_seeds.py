@@ -82,7 +82,7 @@ def test_a_slow_packet_is_overtaken_by_its_repetition() -> None:
     world = World(1)
     links = FakeNetwork(world)
     links.weather = Weather(delay_ms=(300.0, 300.0), slow=1.0)
-    assert StreamNetwork(world, links).delay_ms((1, 2), random.Random(1)) == SLOWEST_MS  # noqa: S311
+    assert StreamNetwork(world, links).delay_ms((1, 2), random.Random(1)) == SLOWEST_MS
 
 
 def _digest(outcome: Outcome) -> int:

@@ -246,7 +246,7 @@ class SimulatedCluster:
         for promise in self.records.acked:
             if promise.key[0] in image.topics_by_id:
                 self.replicas.kept(promise)
-        if self.transactions.seen:
+        if self.transactions.seen or self.transactions.committed:
             self._judge_transactions()
 
     def _judge_transactions(self) -> None:
