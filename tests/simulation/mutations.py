@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ottla.controller import committed, runtime
-from ottla.raft import driver, elections, fetch_server, metadata_fetcher, metadata_log, node, replica
-from ottla.raft.roles import Leader, ballot, observer, prospective, unattached
+from ottla.raft import driver, fetch_server, metadata_fetcher, metadata_log, node, replica
+from ottla.raft.roles import Candidate, Leader, ballot, observer, prospective, unattached
 from ottla.raft.snapshots import SnapshotId
 from ottla.raft.transitions import RoleEvent
 
@@ -211,7 +211,7 @@ def grants_a_second_election_in_the_same_epoch(patch: pytest.MonkeyPatch) -> Non
     def become(self: Any, event: RoleEvent) -> None:
         own = ballot.Ballot.among(self.voters.ids, self.key.id)
         epoch = self.epoch or 1
-        self.become(elections.Candidate(epoch, self.vote_key, own, self.election_deadline()), event)
+        self.become(Candidate(epoch, self.vote_key, own, self.election_deadline()), event)
 
     patch.setattr(replica.Replica, "become_candidate", become)
 
