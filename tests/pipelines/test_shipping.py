@@ -138,11 +138,11 @@ elif kind == "function":
     function("batch", 2)
 else:
     class Handle:
-        def getValueState(self, *_):
-            class Value:
-                get = staticmethod(lambda: None)
-                update = clear = staticmethod(lambda *_: None)
-            return Value
+        def getMapState(self, *_):
+            class Pages:
+                getValue = staticmethod(lambda *_: None)
+                containsKey = staticmethod(lambda *_: False)
+            return Pages
     processor.init(Handle())
     print(list(processor.handleInputRows((None,), iter([]), None)))
     processor.close()
