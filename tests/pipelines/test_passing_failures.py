@@ -43,7 +43,7 @@ def work_through(problems: list[str | None], monkeypatch: pytest.MonkeyPatch) ->
     step: Any = SimpleNamespace(name="to-delta")
     started = iter(problems)
     query = Running(name="copy/to-delta", step=step, start=lambda: Query(next(started)))  # type: ignore[arg-type,return-value]
-    pipeline: Any = SimpleNamespace(in_order=list)
+    pipeline: Any = SimpleNamespace(in_order=list, steps=[step])
     session: Any = None
     settings = RunSettings(bootstrap_servers="127.0.0.1:9", checkpoints="")
     PipelineRun(session, pipeline, settings)._work_through([query], None)

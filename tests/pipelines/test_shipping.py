@@ -144,7 +144,10 @@ elif kind == "function":
 else:
     class Handle:
         def getMapState(self, *_):
-            return None  # no rows, so no state is touched
+            class Pages:
+                getValue = staticmethod(lambda *_: None)
+                containsKey = staticmethod(lambda *_: False)
+            return Pages
     processor.init(Handle())
     print(list(processor.handleInputRows((None,), iter([]), None)))
     processor.close()

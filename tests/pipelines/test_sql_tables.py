@@ -108,7 +108,10 @@ def test_a_step_that_cannot_write_its_table_gives_one_sentence(spark, topics, tm
         return failed.value.reason
 
     reason = failure(postgresql_uri, "narrow", "schema")
-    assert reason == 'the table narrow cannot be written: column "word" of relation "narrow" does not exist'
+    assert reason == (
+        "the table narrow does not have the column word: add evolve=True to the output to add new columns, or leave them out "
+        "in the step"
+    )
     reason = failure(postgresql_uri.replace("ottla@", "nobody:secret@"), "rows", "login")
     assert 'role "nobody" does not exist' in reason
     assert "secret" not in reason

@@ -454,9 +454,9 @@ def test_a_batch_is_expired_when_brokers_may_have_removed_its_first_markers(spar
 @pytest.mark.parametrize("mode", ["append", "update"], ids=["stream writer", "foreachBatch"])
 def test_markers_of_a_remote_checkpoint_expire_too(spark, topics, tmp_path, mode):
     """A writer cannot open the checkpoint, so the pipeline reads which batch is unfinished and since when."""
-    mounts = spark.sparkContext._jsc.hadoopConfiguration()
-    mounts.set(f"fs.viewfs.mounttable.{mode}.link./c", tmp_path.as_uri())
     source = topics.new("far", 1)
+    mounts = spark.sparkContext._jsc.hadoopConfiguration()  # a name of its own, because Hadoop keeps open file systems
+    mounts.set(f"fs.viewfs.mounttable.{source}.link./c", tmp_path.as_uri())
     topics.send(source, [(None, b'{"n": 1}')])
     pipeline = Pipeline(f"far-{mode}")
 
@@ -468,7 +468,7 @@ def test_markers_of_a_remote_checkpoint_expire_too(spark, topics, tmp_path, mode
     def copy(rows):
         return rows.select("n")
 
-    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=f"viewfs://{mode}/c")
+    settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=f"viewfs://{source}/c")
     PipelineRun(spark, pipeline, settings).once()
     checkpoint = tmp_path / f"far-{mode}" / "copy"
     forget_commit(checkpoint, 0)

@@ -101,7 +101,7 @@ def test_cve_2022_34917_memory_before_authentication(broker: Broker) -> None:
         target = frames.target()
         assert len(target) <= 16 * 1024
         frames.end += len(target)
-        held = len(frames._own) if frames._own is not None else held
+        held = len(frames.own) if frames.own is not None else held
         frames.settle()
         assert held <= 16 * 1024
         break

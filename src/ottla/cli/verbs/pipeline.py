@@ -69,7 +69,7 @@ def run(file: str, **options: Any) -> None:
 def backfill(
     file: str, suffix: str, from_timestamp: int | None, from_offsets: str | None, path: str | None, **options: Any
 ) -> None:
-    r"""Run FILE once over all past records, into new outputs; `switch` then continues with the new outputs.
+    r"""Run FILE once over all past records, into new outputs for `switch`.
 
     \b
     Example:
