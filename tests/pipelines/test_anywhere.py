@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -85,9 +85,9 @@ class Site:
         words = ["--once", "--quiet", "--state", str(self.folder / "state"), *self._words(), *self._settings()]
         self._call([sys.executable, "-m", "ottla.cli.main", "pipeline", "run", str(FILE), *words])
 
-    def submitted(self, *words: str) -> None:
+    def submitted(self) -> None:
         """By the program of spark-submit."""
-        self._call([*self.submit, str(FILE), "--once", *self._words(), *words])
+        self._call([*self.submit, str(FILE), "--once", *self._words()])
 
     def _words(self) -> list[str]:
         return ["-b", self.server.bootstrap_servers, "--checkpoints", f"{self.folder}/checkpoints", *self.words]
@@ -145,13 +145,13 @@ def spark_submit(master: str | None = None, **settings: str) -> tuple[str, ...]:
     return (str(BIN / "spark-submit"), *(["--master", master] if master else []), *words, program.__file__)
 
 
-def through_both(site: Site, *words: str) -> set[str]:
+def through_both(site: Site, submitter: Site | None = None) -> set[str]:
     """Half of the orders by the command, the rest by spark-submit on the same checkpoint, and once more for nothing."""
     send(site.server, [order(n) for n in HALF])
     site.run()
     pythons = site.check(HALF)
     send(site.server, [order(n) for n in ALL[len(HALF) :]])
-    site.submitted(*words)
+    (submitter or site).submitted()
     pythons |= site.check(ALL)
     return pythons
 
@@ -159,7 +159,7 @@ def through_both(site: Site, *words: str) -> set[str]:
 def test_on_this_machine(server, tmp_path):
     use_java()
     site = Site(server, tmp_path / "local", "-local", submit=spark_submit("local[*]"))
-    assert through_both(site) == {f"{sys.prefix} with 0.1.0"}
+    assert through_both(site) == {f"{sys.prefix} with an Ottla"}
     site.submitted()
     site.check(ALL)
 
@@ -194,7 +194,8 @@ def test_spark_connect_whose_server_has_no_ottla(server, tmp_path):
     settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
     with connect_server(tmp_path / "connect", str(bare), ["--master", "local[2]", *settings]) as remote:
         site = Site(server, tmp_path / "site", "-connect", words=("--remote", remote))
-        assert through_both(site) == {str(tmp_path / "bare")}
+        submit = (str(BIN / "spark-submit"), "--remote", remote, program.__file__)
+        assert through_both(site, replace(site, words=(), submit=submit)) == {str(tmp_path / "bare")}
 
 
 def test_spark_connect_with_an_archive(server, tmp_path):

@@ -132,7 +132,12 @@ if kind == "source":
     made = source({"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:9", "includeHeaders": "true"})
     from pyspark.sql.types import StructType
     assert source.name() == "ottla" and "headers" in made.schema(), made.schema()
-    print(type(made.streamReader(StructType())).__module__)
+    from pyspark.cloudpickle import dumps
+    of_the_tasks = dumps(made.streamReader(StructType()))
+    sys.path = [path for path in sys.path if "ottla-carried" not in path]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ottla"]:
+        del sys.modules[name]
+    print(type(pickle.loads(of_the_tasks)).__module__)
 elif kind == "function":
     function("batch", 1)
     function("batch", 2)

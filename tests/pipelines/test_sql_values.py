@@ -75,7 +75,9 @@ def test_nested_bytes_are_base64_as_in_spark(postgresql_uri):
 
 def test_the_character_nul_names_its_column(postgresql_uri):
     rows = pa.table({"plain": ["fine", "fine"], "text": ["fine", "x\0y"], "raw": [b"\0", None]})
-    with pytest.raises(UserError, match=r"a value of text has the character NUL, .* remove it, as replace\(text, "):
+    with pytest.raises(
+        UserError, match=r"a value of text has the character NUL, .* Remove the character \(replace\(text, "
+    ):
         written(postgresql_uri, rows)
     assert staged_in(postgresql_uri) == [], "the copy is rolled back"
 

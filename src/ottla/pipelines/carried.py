@@ -1,7 +1,8 @@
 """Functions and classes that hold Ottla themselves, for the processes of a Spark Connect server that get no files.
 
 Spark 4.3 sends artifacts to tasks and to the processes that plan and commit. Three processes of the server get none: the one
-that plans the batches of a streaming Python source, the one that runs foreachBatch, and the one that declares states. What
+that plans the batches of a streaming Python source, the one that runs foreachBatch, and the one that declares states. Nor do
+the tasks that read such a source: Spark looks for their files outside of the session's folder. What
 is defined inside of the functions here is pickled by value, and unpacks the zip before it imports anything of Ottla.
 """
 
@@ -46,6 +47,27 @@ def carried_source() -> type[DataSource]:
     """`format("ottla")`."""
     unpack = _unpacker()
 
+    def restore(content: bytes) -> DataSourceStreamReader:
+        from pyspark.cloudpickle import loads
+
+        unpack()
+        kind, state = loads(content)
+        reader: DataSourceStreamReader = kind.__new__(kind)
+        reader.__dict__.update(state)
+        return reader
+
+    def portable(reader: DataSourceStreamReader) -> DataSourceStreamReader:
+        kind = type(reader)
+
+        class Portable(kind):  # type: ignore[misc, valid-type]
+            def __reduce__(self) -> tuple[Callable[[bytes], DataSourceStreamReader], tuple[bytes]]:
+                from pyspark.cloudpickle import dumps
+
+                return restore, (dumps((kind, self.__getstate__())),)  # type: ignore[no-untyped-call]
+
+        reader.__class__ = Portable
+        return reader
+
     class CarriedSource(DataSource):
         @classmethod
         def name(cls) -> str:
@@ -58,7 +80,7 @@ def carried_source() -> type[DataSource]:
             return self._source().reader(schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            return self._source().streamReader(schema)
+            return portable(self._source().streamReader(schema))
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
             return self._source().writer(schema, overwrite)

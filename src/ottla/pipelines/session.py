@@ -119,6 +119,8 @@ def spark(
         session.sparkContext.setLogLevel("ERROR")
     if remote or _has_executors_elsewhere(session):
         ship(session, STEP_FOLDERS, py_files)
+    elif os.environ["PYSPARK_PYTHON"] != _worker_python():
+        _add_step_folders(session)
     register(session)
     return session
 
@@ -146,6 +148,8 @@ def submitted_session(
     session.sparkContext.setLogLevel("ERROR")
     if elsewhere:
         ship(session, STEP_FOLDERS, py_files)
+    else:
+        _add_step_folders(session)
     register(session)
     return session
 
@@ -347,6 +351,12 @@ def _step_folders() -> list[str]:
     """Those of pipeline files, and the working directory where this process imports from it by itself (a notebook)."""
     here = os.getcwd()
     return [*STEP_FOLDERS, *([here] if "" in sys.path or here in sys.path else [])]
+
+
+def _add_step_folders(session: SparkSession) -> None:
+    """For local workers that run the user's own Python, and not our script."""
+    environment = session.sparkContext.environment
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), *_step_folders())))
 
 
 def _script(path: str, text: str) -> str:

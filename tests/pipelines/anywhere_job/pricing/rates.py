@@ -10,14 +10,12 @@ def priced(n: int) -> str:
 
 
 def python_of_the_task() -> str:
-    """The prefix of the Python that runs the task, and whether an Ottla is installed there."""
-    import importlib.metadata
+    """The prefix of the Python that runs the task, and whether its Ottla came in no zip of a driver."""
     import sys
 
-    try:
-        return f"{sys.prefix} with {importlib.metadata.version('ottla')}"
-    except importlib.metadata.PackageNotFoundError:
-        return sys.prefix
+    import ottla
+
+    return sys.prefix if ".zip" in str(ottla.__file__) else f"{sys.prefix} with an Ottla"
 
 
 def of_the_archive() -> str:
