@@ -104,7 +104,7 @@ def drain(where: Profile, at_once: int, node: int, *, allow_fewer: bool, yes: bo
         def plan(now: ClusterView) -> Assignment:
             return plan_drain(now.brokers, now.replicas, node, allow_fewer=allow_fewer)
 
-        _confirm_refused_writes(connected, plan(seen), yes=yes)
+        _confirm_refused_writes(connected, seen.replicas, plan(seen), yes=yes)
         _move(connected, plan, at_once, f"draining node {node}")
         click.echo(f"node {node} holds no replicas")
 
@@ -187,7 +187,7 @@ def reassign(
         seen = view(connected)
         plan = planner(seen, target, replicas, factor, file)
         planned = plan(seen)
-        _confirm_refused_writes(connected, planned, yes=yes)
+        _confirm_refused_writes(connected, seen.replicas, planned, yes=yes)
         _move(connected, plan, at_once, "reassigning")
         after = view(connected).replicas
         factors = sorted({len(after[partition]) for partition in planned if partition in after})
@@ -197,13 +197,15 @@ def reassign(
     _with_cluster(where, run)
 
 
-def _confirm_refused_writes(connected: Cluster, plan: Assignment, *, yes: bool) -> None:
-    """Asks before a topic has fewer replicas than its min.insync.replicas."""
+def _confirm_refused_writes(connected: Cluster, current: Assignment, plan: Assignment, *, yes: bool) -> None:
+    """Asks before a plan removes replicas of a topic that then has fewer than its min.insync.replicas."""
     from ottla.client.configs import ConfigResourceType, describe_configs
 
     fewest: dict[str, int] = {}
-    for (topic, _), replicas in plan.items():
-        fewest[topic] = min(len(replicas), fewest.get(topic, len(replicas)))
+    for partition, replicas in plan.items():
+        if len(replicas) < len(current.get(partition, ())):
+            topic = partition[0]
+            fewest[topic] = min(len(replicas), fewest.get(topic, len(replicas)))
     configs = describe_configs(connected, ConfigResourceType.TOPIC, sorted(fewest)) if fewest else {}
     refused = []
     for topic, rows in configs.items():
