@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -13,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.env.config.load import load
+from ottla.server.errors import StartupError
+from ottla.server.formatting.storage import format_standalone
+from ottla.server.node import Node
 from tests.robustness.server_process import (
     CLUSTER_ID,
     COMMAND,
@@ -426,3 +431,26 @@ def test_up_takes_free_ports(tmp_path):
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+def test_a_node_that_fails_while_it_waits_for_its_quorum_ends(tmp_path):
+    """Its disk fails before it ever serves: a supervisor must see the process end, and start it again elsewhere."""
+    first, second, listener = free_ports(3)
+    config = load({
+        "process.roles": "broker,controller", "node.id": "1", "log.dirs": str(tmp_path / "data"),
+        "controller.quorum.voters": f"1@127.0.0.1:{first},2@127.0.0.1:{second}", "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{listener},CONTROLLER://127.0.0.1:{first}",
+    })  # fmt: skip
+    format_standalone(config)
+
+    async def start_and_fail() -> None:
+        node = Node(config)
+        starting = asyncio.ensure_future(node.start())
+        while node.quorum is None:  # noqa: ASYNC110 - nothing announces this moment
+            await asyncio.sleep(0.01)
+        node.fail("the metadata log has failed")
+        async with asyncio.timeout(60):
+            await starting
+
+    with pytest.raises(StartupError, match="the metadata log has failed"):
+        asyncio.run(start_and_fail())

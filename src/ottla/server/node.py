@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS, TELEMETRY_APIS
 from ottla.broker.broker import Broker
@@ -41,6 +42,7 @@ from ottla.server.cluster.node_addresses import NodeAddresses
 from ottla.server.cluster.quorum import QuorumMember
 from ottla.server.controller_part import ControllerPart
 from ottla.server.directories import Directories
+from ottla.server.errors import StartupError
 from ottla.server.formatting.storage import voter_endpoints
 from ottla.server.machine import NodeMachine, real_machine
 from ottla.server.security import NodeSecurity
@@ -151,17 +153,31 @@ class Node:
             self._controller_part = ControllerPart(self, quorum, controller, self._random)
             self._controller_part.start()
         if config.is_broker:
-            await quorum.caught_up()
+            await self._unless_failed(quorum.caught_up())
             self._broker_part = BrokerPart(
                 self, quorum, controller, identity, self._directories.require_logs(), self._machine
             )
             broker = self._broker_part.broker
             if self._sockets.http is not None:
                 broker.telemetry = self._receive_telemetry()
-            await self._broker_part.start(lambda: self._listen(broker, controller=False))
+            await self._unless_failed(self._broker_part.start(lambda: self._listen(broker, controller=False)))
         self._trace(identity.cluster_id)
         self._tell_of_serving()
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
+
+    async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
+        """A step of the start. StartupError if the node fails meanwhile: the step might wait for ever."""
+        steps, failed = asyncio.ensure_future(step), asyncio.ensure_future(self.failed())
+        try:
+            await asyncio.wait({steps, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if not steps.done():
+                raise StartupError(failed.result())
+            steps.result()
+        finally:
+            failed.cancel()
+            if not steps.done():
+                steps.cancel()
+                await asyncio.wait({steps})
 
     def _follow_master_keys(self) -> None:
         if self.config.encrypts_at_rest:

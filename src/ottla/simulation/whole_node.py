@@ -7,7 +7,6 @@ synced.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -78,29 +77,15 @@ class WholeNode(SimulatedNode):
             try:
                 self._format(dice)
                 process = self.process = Node(self.spec.rules, machine)
-                await self._serve(process)
+                await process.start()
+                self.failure = await process.failed()
+                await process.stop()
             except (StartupError, FormatError, MetaPropertiesError, OSError) as error:
                 self.failure = str(error)
             if self.life == life:
                 self._end()
 
         loop.call_soon(lambda: loop.create_task(live()))
-
-    async def _serve(self, process: Node) -> None:
-        """As `ottla.server.run` does it. There a node whose metadata log fails during its start waits for ever; here its
-        supervisor ends it.
-        """
-        starting = asyncio.ensure_future(process.start())
-        await asyncio.sleep(0)
-        failed = asyncio.ensure_future(process.failed())
-        await asyncio.wait({starting, failed}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-        else:
-            starting.cancel()
-            await asyncio.wait({starting})
-        self.failure = await failed
-        await process.stop()
 
     def _end(self) -> None:
         self.world.note(lambda: f"{self.node_id} ends: {self.failure}")
