@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred, Unfinished
@@ -348,6 +348,8 @@ class ParkedFetch:
     __slots__ = ("_context", "_fetch", "_moved_on", "_partitions", "_scheduled", "_timer", "_timers", "deferred")
     _watch = staticmethod(Partition.watch)
     _unwatch = staticmethod(Partition.unwatch)
+    _reading_wakes_others: ClassVar = False
+    """Whether other requests may be handled between the read of a partition and its watch."""
 
     def __init__(self, fetch: Fetch, context: RequestContext[DataPlane], max_wait_ms: int) -> None:
         self._fetch = fetch
@@ -358,11 +360,12 @@ class ParkedFetch:
         self.deferred: Deferred[FetchResponse] = Deferred(self._leave)
         self._partitions: list[Partition] = []
         answers = fetch.answers
+        may_have_moved = self._reading_wakes_others or context.is_large or len(answers) >= FEW
         for position, (key, data) in enumerate(answers if len(answers) < FEW else paced(answers)):
             partition = fetch.partition(key)
             self._partitions.append(partition)
             self._watch(partition, self, partial(self._on_progress, position))
-            if context.is_large and fetch.has_moved(partition, position, data):  # since it was read, some slices ago
+            if may_have_moved and fetch.has_moved(partition, position, data):  # since it was read
                 self._moved_on.add(position)
         fetch.park()
         self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)

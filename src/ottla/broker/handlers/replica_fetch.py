@@ -143,6 +143,8 @@ class ParkedReplicaFetch(ParkedFetch):
     __slots__ = ("_looks", "_max_wait_ms")
     _watch = staticmethod(Partition.watch_tail)
     _unwatch = staticmethod(Partition.unwatch_tail)
+    _reading_wakes_others = True
+    """The position of a follower moves a high watermark, and the producer that is answered may send its next batch."""
 
     def __init__(self, fetch: Fetch, context: RequestContext[DataPlane], max_wait_ms: int) -> None:
         self._max_wait_ms = max_wait_ms
