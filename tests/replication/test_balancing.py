@@ -38,6 +38,16 @@ def test_a_drained_broker_is_empty_and_nothing_else_moves(seed, brokers, partiti
     assert plan_drain(nodes, {**current, **plan}, 1) == {}
 
 
+def test_draining_beside_a_node_that_is_down():
+    """Only nodes that are up count: they may have room, and a plan never leaves replicas on dead nodes alone."""
+    up = [BrokerInfo(1), BrokerInfo(2), BrokerInfo(4)]
+    assert plan_drain(up, {("t", 0): (1, 2, 3)}, 1) == {("t", 0): (4, 2, 3)}
+    with pytest.raises(ImpossiblePlan, match="no replica on a node that is up"):
+        plan_drain([BrokerInfo(1)], {("t", 0): (1, 2)}, 1, allow_fewer=True)
+    with pytest.raises(ImpossiblePlan, match=r"Start another node$"):
+        plan_drain([BrokerInfo(1)], {("t", 0): (1,)}, 1, allow_fewer=True)
+
+
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(0, 40), st.integers(1, 5))
 def test_balancing_leaves_no_two_more_on_one_broker(seed, brokers, partitions, factor):
     factor = min(factor, brokers)

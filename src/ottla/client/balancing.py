@@ -33,8 +33,9 @@ class _Load:
             self.replicas.update(replicas)
             self.leaders[replicas[0]] += 1
 
-    def has_room(self, replicas: int) -> bool:
-        return replicas <= len(self.racks)
+    def has_room(self, others: tuple[int, ...]) -> bool:
+        """Whether a broker is left for one more replica beside `others`."""
+        return any(broker not in others for broker in self.racks)
 
     def best_for(self, partition: Partition, others: tuple[int, ...]) -> int:
         """The broker for one more replica beside `others`: a rack of its own first, then the fewest replicas."""
@@ -56,22 +57,30 @@ def plan_drain(
     With `allow_fewer`, a partition for which the other nodes are too few has one replica less.
     """
     load = _Load((broker for broker in brokers if broker.id != node), current)
-    without_room = sorted(p for p, replicas in current.items() if node in replicas and not load.has_room(len(replicas)))
-    stuck = [partition for partition in without_room if not allow_fewer or len(current[partition]) == 1]
-    if stuck:
-        raise ImpossiblePlan(_no_room(node, stuck, current, len(load.racks)))
+    remaining_by_partition = {
+        partition: tuple(replica for replica in replicas if replica != node)
+        for partition, replicas in sorted(current.items())
+        if node in replicas
+    }
+    without_room = [p for p, remaining in remaining_by_partition.items() if not load.has_room(remaining)]
+    if without_room and not allow_fewer:
+        raise ImpossiblePlan(_no_room(node, without_room, current, len(load.racks)))
+    lost = [p for p in without_room if not load.racks.keys() & set(remaining_by_partition[p])]
+    if lost:
+        raise ImpossiblePlan(
+            f"node {node} cannot be drained, and nothing was moved: {len(lost)} partitions would have no replica on a node "
+            f"that is up (such as {lost[0][0]}-{lost[0][1]}). Start another node"
+        )
     plan: Assignment = {}
-    for partition, replicas in sorted(current.items()):
-        if node in replicas:
-            remaining = tuple(replica for replica in replicas if replica != node)
-            if not load.has_room(len(replicas)):
-                plan[partition] = remaining
-                continue
-            new = load.best_for(partition, remaining)
-            plan[partition] = tuple(new if replica == node else replica for replica in replicas)
-            load.replicas[new] += 1
-            if replicas[0] == node:
-                load.leaders[new] += 1
+    for partition, remaining in remaining_by_partition.items():
+        if not load.has_room(remaining):
+            plan[partition] = remaining
+            continue
+        new = load.best_for(partition, remaining)
+        plan[partition] = tuple(new if replica == node else replica for replica in current[partition])
+        load.replicas[new] += 1
+        if current[partition][0] == node:
+            load.leaders[new] += 1
     return plan
 
 

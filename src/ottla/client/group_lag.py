@@ -56,13 +56,16 @@ class UnreadTimes:
 
     def __init__(self) -> None:
         self._times: dict[Place, int] = {}
+        self._unreadable: set[Place] = set()
+        """Places without an answer: they are tried again after all others."""
 
     def look(self, cluster: Cluster, leaders: Mapping[Partition, int], places: Iterable[Place]) -> dict[Place, int]:
         """Times in milliseconds; without the places whose batch could not be read (yet)."""
         unread = set(places)
         self._times = {place: time for place, time in self._times.items() if place in unread}
+        self._unreadable &= unread
         fetches: dict[int, int] = {}
-        for place in sorted(unread - self._times.keys()):
+        for place in sorted(unread - self._times.keys(), key=lambda place: (place in self._unreadable, place)):
             leader = leaders.get(place[0])
             if leader is None or fetches.get(leader, 0) >= MAX_FETCHES or len(self._times) >= MAX_TIMES:
                 continue
@@ -73,8 +76,10 @@ class UnreadTimes:
                 fetches[leader] = MAX_FETCHES
                 continue
             except KafkaError:
-                continue
-            if time_ms is not None:
+                time_ms = None
+            if time_ms is None:
+                self._unreadable.add(place)
+            else:
                 self._times[place] = time_ms
         return dict(self._times)
 
@@ -109,10 +114,12 @@ def partition_lags(
     places = {where: offset for where, offset in positions(committed, without_commit, starts).items() if where in ends}
     behind = [(where, offset) for where, offset in places.items() if offset < ends[where]]
     leaders = leaders_of(cluster, {topic for (topic, _), _ in behind}) if behind else {}
-    times, now_s = UnreadTimes().look(cluster, leaders, behind), time.time()
+    first = end_offsets(cluster, {where for where, _ in behind}, earliest=True)
+    unread = {where: max(offset, first.get(where, 0)) for where, offset in behind}
+    times, now_s = UnreadTimes().look(cluster, leaders, unread.items()), time.time()
     lags = {}
     for where, offset in places.items():
-        records, since_ms = max(0, ends[where] - offset), times.get((where, offset))
+        records, since_ms = max(0, ends[where] - offset), times.get((where, unread.get(where, offset)))
         seconds = 0.0 if not records else None if since_ms is None else max(0.0, round(now_s - since_ms / 1000, 3))
         lags[where] = ends[where], ReadLag(records, seconds, uncommitted=where not in committed)
     return lags

@@ -83,8 +83,10 @@ def add(target: Target, name: str, mechanism: str | None, iterations: int, passw
             err=True,
         )
     elif logs_in(target.profile):
-        _check_password(target.profile, name, chosen, password)
-        click.echo(f"{name} can log in with {chosen}")
+        if _accepts_password(target.profile, name, chosen, password):
+            click.echo(f"{name} can log in with {chosen}")
+        else:
+            click.echo(f"stored {chosen} for {name} (not tried: this listener does not offer {chosen})")
     else:
         click.echo(f"stored {chosen} for {name} (not tried: this connection has no login)")
 
@@ -100,11 +102,15 @@ def _accepted_mechanisms(cluster: Cluster) -> set[str]:
     except KafkaError:
         return set()
     values = [row.value or "" for row in configs if row.name.endswith("sasl.enabled.mechanisms")]
-    return {word.strip() for value in values for word in value.split(",") if word.strip()}
+    accepted = {word.strip() for value in values for word in value.split(",") if word.strip()}
+    return set() if accepted == {"GSSAPI"} else accepted  # the default of a broker that has no logins
 
 
-def _check_password(where: Profile, name: str, mechanism: str, password: str) -> None:
-    """Raises AuthenticationFailed if the brokers refuse the new password."""
+def _accepts_password(where: Profile, name: str, mechanism: str, password: str) -> bool:
+    """Whether the login works; False if the listener does not offer the mechanism.
+
+    Raises AuthenticationFailed if the brokers refuse the new password.
+    """
     from ottla.cli.options.reachability import check_login
     from ottla.client.errors import AuthenticationFailed
 
@@ -117,12 +123,14 @@ def _check_password(where: Profile, name: str, mechanism: str, password: str) ->
     while True:
         try:
             check_login(own)
-        except AuthenticationFailed:
+        except AuthenticationFailed as refusal:
+            if "not enabled in the server" in str(refusal.__cause__):
+                return False
             if time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
         else:
-            return
+            return True
 
 
 def _quoted(text: str) -> str:

@@ -46,6 +46,8 @@ def collect(cluster: Cluster, unread: UnreadTimes | None = None, *, marker_group
     brokers = [_with_log_dirs(problems, cluster, row, sizes) for row in brokers]
     answering = [row.id for row in brokers if row.answers]
     groups = _try(problems, "groups", lambda: _groups(cluster, answering, marker_groups=marker_groups)) or {}
+    owned = _try(problems, "members of groups", lambda: owned_partitions(cluster, groups.values())) or {}
+    groups = {name: replace(row, owned=owned.get(name, frozenset())) for name, row in groups.items()}
     topics = _topics(metadata, starts, ends, sizes)
     snapshot = ClusterSnapshot(
         taken_ms=int(time.time() * 1000),
@@ -58,7 +60,7 @@ def collect(cluster: Cluster, unread: UnreadTimes | None = None, *, marker_group
         problems=tuple(problems),
     )
     places = {
-        (where, offset)
+        (where, snapshot.first_unread(where, offset))
         for group in groups.values()
         for where, offset in snapshot.positions(group).items()
         if offset < snapshot.ends[where]
@@ -137,9 +139,8 @@ def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition
 def _groups(cluster: Cluster, brokers: list[int], *, marker_groups: bool) -> dict[str, GroupRow]:
     rows = {row.id: row for row in list_groups(cluster, brokers) if marker_groups or not is_marker_group(row.id)}
     with_offsets = [row for row in rows.values() if row.kind in ("classic", "consumer", "streams")]
-    owned = owned_partitions(cluster, with_offsets)
     for group_id, committed in committed_offsets(cluster, with_offsets).items():
-        rows[group_id] = replace(rows[group_id], committed=committed, owned=owned.get(group_id, frozenset()))
+        rows[group_id] = replace(rows[group_id], committed=committed)
     return rows
 
 

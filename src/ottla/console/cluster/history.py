@@ -95,7 +95,7 @@ class History:
         end, now_s = snapshot.ends[where], snapshot.taken_ms / 1000
         if position >= end:
             return ReadLag(0, 0.0)
-        since_ms = snapshot.unread_since.get((where, position))
+        since_ms = snapshot.unread_since.get((where, snapshot.first_unread(where, position)))
         if since_ms is not None:
             return ReadLag(end - position, max(0.0, now_s - since_ms / 1000))
         return self._seen_lag(where, position, end, now_s)

@@ -135,6 +135,10 @@ class ClusterSnapshot:
             if row.start is not None
         }
 
+    def first_unread(self, where: Partition, position: int) -> int:
+        """The position, or where the partition starts now: retention may have passed the position."""
+        return max(position, self.starts.get(where, 0))
+
     def positions(self, group: GroupRow) -> dict[Partition, int]:
         """Where the group continues, in partitions whose end is known."""
         places = positions(group.committed, group.owned, self.starts)
