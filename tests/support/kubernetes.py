@@ -25,35 +25,18 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.debian import debian_command
-from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
+from tests.support.go_binaries import go_binary
+from tests.support.kafka_jars import Unavailable
 from tests.support.ports import free_ports
 from tests.support.whole_answers import whole
 
 VERSION = "1.36.3"
-_RETRY_AFTER_S = 1800
 _ADMIN = "admin-of-the-tests"
 
 
 def kube_apiserver(timeout_s: float = 2400) -> Path:
     """The server's binary; Unavailable says why there is none. A build needs about ten minutes of CPU time."""
-    folder = cache_dir().with_name(f"ottla-kube-apiserver-v{VERSION}")
-    binary, failed = folder / "kube-apiserver", folder / "unreachable"
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("no kube-apiserver in the cache and no go on PATH to build it")
-    with file_lock(folder.with_name(folder.name + ".lock")):
-        if binary.exists():
-            return binary
-        if failed.exists() and time.time() - failed.stat().st_mtime < _RETRY_AFTER_S:
-            raise Unavailable(failed.read_text())
-        folder.mkdir(exist_ok=True)
-        problem = _build(go, folder, timeout_s)
-        if problem or not binary.exists():
-            failed.write_text(f"no kube-apiserver: {problem or 'go build made no binary'}")
-            raise Unavailable(failed.read_text())
-    return binary
+    return go_binary("kube-apiserver", f"v{VERSION}", lambda go, folder: _build(go, folder, timeout_s))
 
 
 def _build(go: str, folder: Path, timeout_s: float) -> str:

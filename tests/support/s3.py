@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 import urllib.error
@@ -12,44 +11,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
+from tests.support.go_binaries import go_binary
 from tests.support.ports import free_port
 
 VERSION = "v1.8.0"
 _MODULE = "github.com/versity/versitygw/cmd/versitygw"
-_RETRY_AFTER_S = 1800
 KEYS = {"AWS_ACCESS_KEY_ID": "ottla-tests", "AWS_SECRET_ACCESS_KEY": "ottla-tests-secret", "AWS_REGION": "us-east-1"}
 """What clients need in their environment."""
 
 
 def versitygw(timeout_s: float = 600) -> Path:
     """The server's binary; Unavailable says why there is none."""
-    folder = cache_dir().with_name(f"ottla-versitygw-{VERSION}")
-    binary, failed = folder / "versitygw", folder / "unreachable"
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("no versitygw in the cache and no go on PATH to build it")
-    with file_lock(folder.with_name(folder.name + ".lock")):
-        if binary.exists():
-            return binary
-        if failed.exists() and time.time() - failed.stat().st_mtime < _RETRY_AFTER_S:
-            raise Unavailable(failed.read_text())
-        folder.mkdir(exist_ok=True)
-        environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-modcacherw"}
-        try:
-            done = subprocess.run(
-                [go, "install", f"{_MODULE}@{VERSION}"],
-                env=environment, capture_output=True, text=True, timeout=timeout_s, check=False,
-            )  # fmt: skip
-            problem = done.stderr.strip().splitlines()[-1][:200] if done.returncode else ""
-        except subprocess.TimeoutExpired:
-            problem = f"go install took longer than {timeout_s:.0f} s"
-        if problem or not binary.exists():
-            failed.write_text(f"no versitygw: {problem or 'go install made no binary'}")
-            raise Unavailable(failed.read_text())
-    return binary
+    return go_binary("versitygw", VERSION, lambda go, folder: _install(go, folder, timeout_s))
+
+
+def _install(go: str, folder: Path, timeout_s: float) -> str:
+    """The problem, if there is one."""
+    environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-modcacherw"}
+    try:
+        done = subprocess.run(
+            [go, "install", f"{_MODULE}@{VERSION}"],
+            env=environment, capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"go install took longer than {timeout_s:.0f} s"
+    return done.stderr.strip().splitlines()[-1][:200] if done.returncode else ""
 
 
 class S3:

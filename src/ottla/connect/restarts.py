@@ -1,4 +1,4 @@
-"""How often, and after which pause, a supervisor starts again what failed: a connector, a query of a pipeline."""
+"""How often, and after which pause, a supervisor starts again what failed: a connector, a query of a pipeline, a node."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-MAX_RESTARTS = 5
-"""In a row. A node that ran for `_STEADY_S` starts the count again."""
+from ottla.connect.restarts import MAX_RESTARTS, pause_s
+
 _STEADY_S = 60.0
-_LONGEST_PAUSE_S = 30.0
+"""A node that ran for so long starts the count of its restarts again."""
 
 
 class NodeRestarts:
@@ -42,6 +42,5 @@ class NodeRestarts:
             self.given_up = True
             print(f"{words}, {self._failures} times in a row: it stays down. See its ottla.log", file=sys.stderr)
             return
-        pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self._failures - 1))
-        self._due_at = now_s + pause_s
-        print(f"{words}: it starts again in {pause_s:g} s", file=sys.stderr, flush=True)
+        self._due_at = now_s + pause_s(self._failures)
+        print(f"{words}: it starts again in {pause_s(self._failures):g} s", file=sys.stderr, flush=True)
