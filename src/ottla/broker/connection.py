@@ -195,8 +195,8 @@ class Connection:
                 return
             finished = response.finish() if isinstance(response, Unfinished) else response
             self.peer.send(route.frame(finished, context.version, correlation_id))
-        except (CloseConnection, TooMuchWorkError) as error:
-            self.refuse(str(error))
+        except Exception as error:  # noqa: BLE001 - as in on_frame: the request that woke this one must not fail
+            self._failed(error)
         else:
             self._answered(context)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NoReturn, TypeAlias, TypeVar
+
+from ottla.model.pace import at_pace, current
 
 ResponseT = TypeVar("ResponseT")
 
@@ -48,8 +50,19 @@ class Deferred(Generic[ResponseT]):
         callback, self._callback = self._callback, None
         if callback is None:
             self._result = response
-        else:
+        elif current.pace is None:
             callback(response)
+        else:  # the work that resolves this answer belongs to a different request
+            with at_pace(None):
+                callback(response)
+
+    def fail(self, error: Exception) -> None:
+        """The request failed while it waited: `finish` of the answer raises the error."""
+
+        def finish() -> NoReturn:
+            raise error
+
+        self.resolve(Unfinished(finish))
 
     def __await__(self) -> Generator[None, None, Resolution[ResponseT]]:
         """For a handler that has to await something before it can ask."""

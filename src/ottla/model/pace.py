@@ -33,12 +33,13 @@ class _Current(local):
     pace: Pace | None = None
 
 
-_current = _Current()
+current = _Current()
+"""Of this thread. `pace` is read here, and changed by `at_pace` only."""
 
 
 def paced(items: Collection[ItemT], cost: int = 1) -> Iterable[ItemT]:
     """The same items. `cost` is the work for one item, in units of about a microsecond."""
-    pace = _current.pace
+    pace = current.pace
     if pace is None:
         return items
     count = len(items)
@@ -61,14 +62,14 @@ def _counted(pace: Pace, items: Iterable[ItemT], cost: int) -> Iterator[ItemT]:
 
 def charge(elements: int) -> None:
     """Count elements that one call of the standard library handles all at once."""
-    pace = _current.pace
+    pace = current.pace
     if pace is not None:
         pace.spend(elements, elements >> 4)
 
 
 def spend(units: int) -> None:
     """Count work that is not a matter of elements."""
-    pace = _current.pace
+    pace = current.pace
     if pace is not None:
         pace.spend(0, units)
 
@@ -76,11 +77,11 @@ def spend(units: int) -> None:
 @contextmanager
 def at_pace(pace: Pace | None) -> Iterator[None]:
     """Everything inside runs at this pace."""
-    before, _current.pace = _current.pace, pace
+    before, current.pace = current.pace, pace
     try:
         yield
     finally:
-        _current.pace = before
+        current.pace = before
 
 
 class Bounded:

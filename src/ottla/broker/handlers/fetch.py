@@ -361,20 +361,28 @@ class ParkedFetch:
         self._partitions: list[Partition] = []
         answers = fetch.answers
         may_have_moved = self._reading_wakes_others or context.is_large or len(answers) >= FEW
-        for position, (key, data) in enumerate(answers if len(answers) < FEW else paced(answers)):
-            partition = fetch.partition(key)
-            self._partitions.append(partition)
-            self._watch(partition, self, partial(self._on_progress, position))
-            if may_have_moved and fetch.has_moved(partition, position, data):  # since it was read
-                self._moved_on.add(position)
+        try:
+            for position, (key, data) in enumerate(answers if len(answers) < FEW else paced(answers)):
+                partition = fetch.partition(key)
+                self._partitions.append(partition)
+                self._watch(partition, self, partial(self._on_progress, position))
+                if may_have_moved and fetch.has_moved(partition, position, data):  # since it was read
+                    self._moved_on.add(position)
+        except Exception:  # too many elements, or a topic that was deleted between two slices
+            self._unwatch_all()
+            raise
         fetch.park()
-        self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)
+        self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)  # not before, slices may take longer
         self._scheduled = bool(self._moved_on)
         if self._scheduled:
             self._timers.call_soon(self._try)
 
     def _leave(self) -> None:
         self._timer.cancel()
+        for partition in self._partitions:  # as `_unwatch_all`, without its call
+            self._unwatch(partition, self)
+
+    def _unwatch_all(self) -> None:
         for partition in self._partitions:
             self._unwatch(partition, self)
 
@@ -390,16 +398,26 @@ class ParkedFetch:
         if self.deferred.done:
             return
         moved_on, self._moved_on = self._moved_on, set()
-        self._fetch.look_again(moved_on)
-        if self._fetch.enough:
-            self._finish()
-        elif self._fetch.answers:
-            self._fetch.park()
+        try:
+            self._fetch.look_again(moved_on)
+            if self._fetch.enough:
+                self._finish()
+            elif self._fetch.answers:
+                self._fetch.park()
+        except Exception as error:  # noqa: BLE001 - a bug: the peer must not wait for this answer for ever
+            self._fail(error)
 
     def _on_timeout(self) -> None:
         if not self.deferred.done:
             self._fetch.answers = []
-            self._finish()
+            try:
+                self._finish()
+            except Exception as error:  # noqa: BLE001 - as in `_try`
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._leave()
+        self.deferred.fail(error)
 
     def _finish(self) -> None:
         self._leave()
