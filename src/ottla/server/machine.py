@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.listener import bind
+from ottla.runtime.loop_watch import LoopWatch
 from ottla.server.formatting.storage import open_storage
 from ottla.system.hangups import Hangups
 
@@ -36,6 +37,8 @@ class NodeMachine:
     """Raises StartupError if the configured directories cannot be used."""
     bind: Callable[[str, int], socket.socket]
     """A listening socket. Raises OSError if the address is in use."""
+    watch_loop: Callable[[float], LoopWatch | None]
+    """Watches the running loop for stalls of so many seconds; None if the loop's time is not this machine's."""
     watch_hangups: Callable[[asyncio.AbstractEventLoop], HangupWatch]
     monotonic: Callable[[], float]
     """Seconds; moves while the loop runs one callback."""
@@ -50,6 +53,7 @@ def real_machine() -> NodeMachine:
         random=SystemRandom(),
         open_storage=open_storage,
         bind=bind,
+        watch_loop=LoopWatch,
         watch_hangups=Hangups,
         monotonic=monotonic,
         descriptors=Descriptors.available,

@@ -69,6 +69,7 @@ def simulated_machine(loop: SimulatedLoop, disk: FakeDisk, clock: Clock, random:
         random=random,
         open_storage=lambda _config: disk,
         bind=bind,
+        watch_loop=lambda _stall_s: None,
         watch_hangups=NoHangups,
         monotonic=loop.time,
         descriptors=lambda: Descriptors(segments=200, connections=1_000),
