@@ -34,6 +34,7 @@ from ottla.metadata.replay import replay_all
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
 from ottla.model.pace import at_pace, paced
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest
 from ottla.protocol.primitives import Message
@@ -49,6 +50,8 @@ _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
 )
 """The records of these requests are independent, so a very long list may go into several batches."""
+_OF_THE_QUORUM = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+"""The leader of the quorum answers these requests itself."""
 _ENCODE_UNITS = 10
 _REPLAY_UNITS = 4
 """Work for one record, in units of about a microsecond."""
@@ -169,6 +172,9 @@ class ControllerRuntime:
         """Decide when the events before have ended; answer when the decision's records, and all records before them,
         are committed. A heartbeat that changes nothing is answered at once."""
         answer = self._new_answer()
+        if request.API_KEY in _OF_THE_QUORUM:
+            self.driver.receive(request, context.version, answer.set_result)
+            return answer
         urgent = isinstance(request, BrokerHeartbeatRequest | BrokerRegistrationRequest)
         event = partial(self._request, request, context, answer)
         self._events.run(event, partial(_fail_answer, answer), urgent=urgent)
