@@ -51,25 +51,22 @@ class ControllerEvents:
         if self._in_slices is None:
             event()
             return
-        (self._urgent if urgent else self._waiting).append(_Waiting(event, on_error))
-        if not self._running:
-            self._run_next(self._in_slices)
-
-    def _run_next(self, in_slices: InSlices) -> None:
+        if self._running:
+            (self._urgent if urgent else self._waiting).append(_Waiting(event, on_error))
+            return
         self._running = True
-        event, on_error = (self._urgent or self._waiting).popleft()
-        job = in_slices(lambda _pace: event())
+        job = self._in_slices(lambda _pace: event())
         if job.done:
-            self._end(in_slices, job, on_error)
+            self._end(job, on_error)
         else:
-            job.then(partial(self._end, in_slices, job, on_error))
+            job.then(partial(self._end, job, on_error))
 
-    def _end(self, in_slices: InSlices, job: EventJob, on_error: OnError) -> None:
-        self._running = False
+    def _end(self, job: EventJob, on_error: OnError) -> None:
         try:
             job.result()
         except Exception as error:  # noqa: BLE001 - one event's failure ends that event, not the controller
             on_error(error)
         finally:  # `on_error` may raise to the loop: the other events run all the same
+            self._running = False
             if self._urgent or self._waiting:
-                self._run_next(in_slices)
+                self.run(*(self._urgent or self._waiting).popleft())

@@ -125,7 +125,7 @@ class BatchReader(api.DataSourceReader):
 
     @staticmethod
     def _at_time(log: Log, offset_range: ranges.OffsetRange, kind: str, value: datetime) -> int:
-        """No record before the first one at or after a time is that new; the end cannot be cut, times may go back."""
+        """The start of the range, cut to the first record at or after the time. The end is not cut: times may decrease."""
         if kind not in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
             return offset_range.start
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)

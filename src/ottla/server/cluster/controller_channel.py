@@ -93,7 +93,8 @@ class ActiveControllerChannel:
         while True:
             try:
                 if self._local is not None and self._is_active():
-                    response: Any = await self._local.submit(request, _controller_context(request, context))
+                    decision: Any = self._local.submit(request, _controller_context(request, context))
+                    response = await decision
                 else:
                     response = await self._ask_leader(request, context, deadline)
             except KafkaError as error:
@@ -124,11 +125,12 @@ class ActiveControllerChannel:
         except NodeUnavailable:
             return None
 
-    async def decide(self, request: Any, context: RequestContext[NodePlane]) -> Any:
+    async def decide(self, request: Any, context: RequestContext[NodePlane] | None) -> Any:
         """The answer of this node's own controller. Raises KafkaError (NOT_CONTROLLER) while the controller is not active."""
         if self._local is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        return await self._local.submit(request, _controller_context(request, context))
+        decision: Any = self._local.submit(request, _controller_context(request, context))
+        return await decision
 
     def _client(self, leader: ControllerAddress, kind: str) -> NodeClient:
         if leader != self._connected_to:
