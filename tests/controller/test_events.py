@@ -14,7 +14,10 @@ from ottla.broker import slices
 from ottla.broker.slices import Job, ResultT, Slices
 from ottla.controller.events import ControllerEvents
 from ottla.controller.state import ControllerRequestContext
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.primitives import Message
@@ -91,6 +94,25 @@ def test_a_heartbeat_does_not_wait_for_the_requests_of_clients(node: Node, steps
     assert [answer.done() for answer in answers] == [True, False, False, False, False]
     steps.all()
     assert all(answer.done() for answer in answers)
+
+
+def test_what_a_commit_causes_is_one_step(node: Node, steps: Steps) -> None:
+    """A loop of a subscriber must not pause: half of the published image would be served."""
+    calls: list[str] = []
+
+    def subscriber(_delta: MetadataDelta, _image: MetadataImage) -> None:
+        calls.append("begin")
+        for _ in paced(range(100)):
+            pass
+        calls.append("end")
+
+    node.runtime.publisher.subscribe(subscriber)
+    calls.clear()
+    submit(node, creation("a"))
+    while len(steps):
+        steps.step()
+        assert calls in ([], ["begin", "end"])
+    assert calls == ["begin", "end"]
 
 
 def test_a_decision_of_a_lost_leadership_is_not_appended(node: Node, steps: Steps) -> None:
