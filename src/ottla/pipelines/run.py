@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from ottla.connect.restarts import MAX_RESTARTS, pause_s
+from ottla.env.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.analysis import branches_of, check_names, check_output, refuse_empty

@@ -258,7 +258,7 @@ class Node:
             identity,
             endpoints=voter_endpoints(self.config, self.ports),
             on_failure=self.fail,
-            in_slices=self._slices.run,
+            in_slices=self._slices.start,
         )
         quorum.start()
         return quorum

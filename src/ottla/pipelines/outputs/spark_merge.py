@@ -131,7 +131,7 @@ def merge_statement(target: MergeTarget, source: str, columns: Sequence[str], *,
 
 
 def _bring_columns(session: SparkSession, target: MergeTarget, columns: StructType) -> None:
-    """The table is there afterwards, with all columns of the rows."""
+    """Creates the table if it is missing, and adds the columns of the rows that the table lacks."""
     there = _columns_of(session, target)
     if there is None:
         empty = session.createDataFrame([], columns)
