@@ -27,7 +27,7 @@ class Sockets:
                 self.by_listener[endpoint.listener_name] = self._bind(endpoint.host or "", endpoint.port)
             except OSError as error:
                 self.close()
-                raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+                raise StartupError(f"cannot listen on {endpoint}: {os.strerror(error.errno) if error.errno else error}") from error
         if config.ottla_http_listener and self.http is None:
             self._refuse_open_http(config)
             self._bind_http(config.ottla_http_listener)
@@ -52,7 +52,7 @@ class Sockets:
             self.http = self._bind(host.strip("[]"), int(port))
         except OSError as error:
             self.close()
-            raise StartupError(f"cannot listen on ottla.http.listener {listener}: {error.strerror or error}") from error
+            raise StartupError(f"cannot listen on ottla.http.listener {listener}: {os.strerror(error.errno) if error.errno else error}") from error
 
     def close(self) -> None:
         if self.http is not None:

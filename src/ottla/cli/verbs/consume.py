@@ -74,6 +74,7 @@ def consume(
       ottla consume orders -o json --registry http://localhost:8081
       ottla consume orders -g audit -e
     """
+    from ottla.cli.records.encoding import NO_REGISTRY
     from ottla.cli.records.filter_expression import compile_filter
     from ottla.cli.records.node_registry import registry_url
     from ottla.cli.terminal.interruption import StopSignals
@@ -86,6 +87,8 @@ def consume(
         raise click.ClickException("standard output is closed: no record could be printed, so none is committed")
     predicate = compile_filter(expression) if expression else None
     registry = ConsoleRegistry(registry_url(target))
+    if "registry" in (key_as, value_as) and not registry.configured:
+        raise click.ClickException(NO_REGISTRY)
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)
     write = _writer(form, target.output)
     seen = 0

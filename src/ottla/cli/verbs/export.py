@@ -53,7 +53,7 @@ def export_(target: Target, topic: str, file: Path, start: str, mask: str | None
     """
     from ottla.cli.records.reading import Reading
     from ottla.cli.records.start_position import parse_when
-    from ottla.cli.terminal.output import progress
+    from ottla.cli.terminal.output import progress, show_tree
 
     kind = _kind(file)
     shown = _masking(target, topic, mask) if mask else None
@@ -75,6 +75,9 @@ def export_(target: Target, topic: str, file: Path, start: str, mask: str | None
     finally:
         reading.close()
         partial.unlink(missing_ok=True)
+    if target.output != "table":
+        show_tree({"records": count, "topic": topic, "file": str(file)}, target.output)
+        return
     click.echo(f"{count} records of {topic} in {file}", err=True)
 
 
@@ -156,7 +159,7 @@ def import_(target: Target, file: Path, topic: str, keep_partition: bool, keep_t
     """
     from confluent_kafka import Producer
 
-    from ottla.cli.terminal.output import progress
+    from ottla.cli.terminal.output import progress, show_tree
 
     rows = _read_parquet(file) if _kind(file) == "parquet" else _read_lines(file)
     producer: Any = Producer(target.librdkafka(producer=True, defaults={"linger.ms": 20}, partitioner="murmur2_random"))
@@ -191,6 +194,9 @@ def import_(target: Target, file: Path, topic: str, keep_partition: bool, keep_t
         left = producer.flush(60)
     if failed or left:
         raise ValueError(f"stopped after {count - left - len(failed)} records: {failed[0] if failed else 'no answer'}")
+    if target.output != "table":
+        show_tree({"records": count, "topic": topic, "file": str(file)}, target.output)
+        return
     click.echo(f"{count} records of {file} in {topic}", err=True)
 
 

@@ -141,9 +141,13 @@ def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> N
 @connected
 def delete(target: Target, names: tuple[str, ...]) -> None:
     """Delete groups that have no members."""
+    from ottla.cli.terminal.output import show_tree
     from ottla.client.groups import delete_group
 
     with target.cluster() as cluster:
         for name in names:
             delete_group(cluster, name)
-            click.echo(f"deleted {name}")
+            if target.output == "table":
+                click.echo(f"deleted {name}")
+    if target.output != "table":
+        show_tree({"deleted": list(names)}, target.output)

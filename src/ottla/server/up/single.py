@@ -16,6 +16,7 @@ from ottla.server.formatting.storage import format_standalone, is_formatted
 from ottla.server.node import Node
 from ottla.server.run import exit_code, read_properties, run
 from ottla.server.up.companions import Companions
+from ottla.server.up.taken_ports import free_or_none
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only with --host
 DEFAULT_HOST = "127.0.0.1"
@@ -51,8 +52,10 @@ def up(
 ) -> int:
     """The exit code. A port of None beside: no schema registry, no console."""
     file = directory / "server.properties"
-    near_host = host or DEFAULT_HOST
     companions = Companions()
+    near_host = host or DEFAULT_HOST
+    registry_port = free_or_none("the schema registry", near_host, registry_port, "registry")
+    console_port = free_or_none("the console", near_host, console_port, "console")
 
     def started(node: Node) -> None:
         _greet(node)
@@ -126,7 +129,11 @@ def _up(
     text = new_properties(file.parent, host, free_ports(host, 3) if port == 0 else range(port, port + 3))
     config = load({**own, **(read_properties(file) if existed else parse_properties(text))})
     node = Node(config)
-    node.bind()
+    try:
+        node.bind()
+    except StartupError as error:
+        advice = f"change {file}" if existed else "choose another --port (the controller and the metrics use the next two)"
+        raise StartupError(f"{error}: {advice}, or stop the program that has the port") from error
     if not existed:
         write_properties(file, text)
     if not is_formatted(config):
