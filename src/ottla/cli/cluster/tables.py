@@ -55,7 +55,19 @@ def status_table(report: dict[str, Any]) -> None:
     from ottla.cli.terminal.tables import print_rows
 
     rows = [
-        [*map(str, (node["id"], node["state"], node["address"] or "-", node["rack"] or "", node["replicas"], node["leaders"]))]
+        [
+            *map(
+                str,
+                (
+                    node["id"],
+                    node["state"],
+                    node["address"] or "-",
+                    node["rack"] or "",
+                    node["replicas"],
+                    node["leaders"],
+                ),
+            )
+        ]
         for node in report["nodes"]
     ]
     print_rows(

@@ -11,7 +11,6 @@ from ottla.console.registry_client import ConsoleRegistry
 from ottla.payloads.confluent import FIRST_MESSAGE, framed
 from ottla.payloads.json_text import read_json
 
-
 NO_REGISTRY = "no schema registry is set: give --registry URL, or set OTTLA_REGISTRY"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.combinations import is_set, named, refuse_together
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--from", "start", metavar="WHERE",
               help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g). With -g this is where a new "
               "group starts; refused if the group has committed offsets.  [default: beginning; stored with -g]")  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _kind(path: Path) -> str:
 
 
 @click.command("export")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--from",
@@ -146,7 +147,7 @@ def _write_parquet(path: Path, batches: Iterable[list[dict[str, Any]]]) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--keep-partition", is_flag=True, help="Write each record to the partition that the file names.")
 @click.option("--keep-time", is_flag=True, help="Write each record with the timestamp in the file.")
 @connected

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--key", help="Key as text.")
 @click.option("--key-hex", help="Key as hexadecimal digits.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")

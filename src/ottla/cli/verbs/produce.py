@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.combinations import refuse_together, refuse_without
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("value", required=False)
 @click.option("-k", "--key", help="Key of every record.")
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 from ottla.cli.verbs.forget import forget
 from ottla.model.marker_groups import MARKER_TOPIC
@@ -66,7 +67,7 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @connected
 def describe(target: Target, name: str) -> None:
     """Show the partitions of a topic, their sizes, and the settings that differ from the defaults."""
@@ -170,7 +171,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100_000),
@@ -203,7 +204,7 @@ def alter(target: Target, name: str, partitions: int | None, configs: tuple[str,
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", shell_complete=topic_names, nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @connected
 def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:  # noqa: FBT001 - click passes flags so

@@ -33,7 +33,6 @@ from ottla.server.errors import StartupError
 from ottla.server.formatting.storage import is_formatted, random_uuid, run_format
 from ottla.server.run import exit_code, read_properties
 from ottla.server.up.companions import Companions
-from ottla.server.up.taken_ports import free_or_none
 from ottla.server.up.node_restarts import NodeRestarts
 from ottla.server.up.single import (
     DEFAULT_HOST,
@@ -44,6 +43,7 @@ from ottla.server.up.single import (
     registry_command,
     write_properties,
 )
+from ottla.server.up.taken_ports import free_or_none
 from ottla.system.processes import own_command
 
 MAX_CONTROLLERS = 3

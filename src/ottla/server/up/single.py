@@ -132,7 +132,9 @@ def _up(
     try:
         node.bind()
     except StartupError as error:
-        advice = f"change {file}" if existed else "choose another --port (the controller and the metrics use the next two)"
+        advice = (
+            f"change {file}" if existed else "choose another --port (the controller and the metrics use the next two)"
+        )
         raise StartupError(f"{error}: {advice}, or stop the program that has the port") from error
     if not existed:
         write_properties(file, text)
