@@ -54,10 +54,10 @@ HOME_FOLDERS = (".", ".config", ".local", ".local/share", ".local/state")
 def home_entries(home: Path) -> set[str]:
     """Names in the home and in the folders where programs keep settings and state."""
     return {
-        str((home / folder / name).relative_to(home))
+        str(entry.relative_to(home))
         for folder in HOME_FOLDERS
         if (home / folder).is_dir()
-        for name in os.listdir(home / folder)
+        for entry in (home / folder).iterdir()
     } - {*HOME_CACHES, *HOME_FOLDERS}
 
 

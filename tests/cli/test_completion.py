@@ -59,7 +59,6 @@ def test_groups(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completions, "_CALL_MS", 60_000)
     monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     assert completed("group", "describe", "") == ["billing"]
-    assert completed("consume", "-h", "payments") == []
 
 
 def test_a_server_that_does_not_answer_is_left_after_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
