@@ -164,6 +164,9 @@ def test_console_and_registry_ask_for_a_login(log: SecureLog) -> None:
 
 @pytest.mark.interop
 def test_kcat(log: SecureLog, kcat_tool: Callable[..., Result]) -> None:
+    version = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", kcat_tool("-V").stdout)
+    if version is None or tuple(map(int, version.groups())) < (2, 6, 1):
+        pytest.skip("this librdkafka repeats its nonce in SCRAM, which brokers refuse since CVE-2024-56128")
     shown = kcat_tool("-F", str(log.secure / "clients/librdkafka.properties"), "-L", "-J")
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["brokers"][0]["name"] == log.address

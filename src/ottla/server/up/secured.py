@@ -31,7 +31,7 @@ SECURITY = """\
 # TLS, logins and access rules of `ottla up --secure`. The password is in secure/password.
 sasl.enabled.mechanisms={mechanism}
 sasl.mechanism.inter.broker.protocol={mechanism}
-listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={login}
+listener.name.sasl_ssl.{mechanism_name}.sasl.jaas.config={login}
 ssl.keystore.type=PEM
 ssl.keystore.location={server}
 ssl.truststore.type=PEM
@@ -120,6 +120,7 @@ class SecureFolder:
         """The lines of server.properties, without the listeners."""
         return SECURITY.format(
             mechanism=MECHANISM,
+            mechanism_name=MECHANISM.lower(),
             login=self.login,
             server=self.server,
             authority=self.authority,
