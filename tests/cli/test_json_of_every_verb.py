@@ -37,6 +37,10 @@ CALLS = {
     "acl list": "",
     "acl remove": "User:a topic t read",
     "audit export": "--to file:audit.log --topic t --once",
+    "backup create": "backups",
+    "backup list": "backups",
+    "backup restore": "backups",
+    "backup verify": "backups",
     "bench": "-n 100 -s 10",
     "cluster balance": "",
     "cluster drain": "7",
@@ -87,7 +91,15 @@ CALLS = {
     "user list": "",
     "user remove": "u --mechanism SCRAM-SHA-512",
 }
-REFUSED = {"cluster drain", "pipeline status", "pipeline stop", "topic forget", "txn describe", "txn terminate"}
+REFUSED = {
+    "backup restore",
+    "cluster drain",
+    "pipeline status",
+    "pipeline stop",
+    "topic forget",
+    "txn describe",
+    "txn terminate",
+}
 """Calls that end with a refusal here: nothing on the standard output."""
 ORDER = ["topic create", "produce", "group reset", "export", "import", "acl allow", "user add", "schema register",
          "profile set", "storage format"]  # fmt: skip

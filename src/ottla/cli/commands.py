@@ -19,6 +19,7 @@ from ottla.model.user_error import UserError
 _COMMANDS = {
     "acl": ("ottla.cli.verbs.acl", "acl", "List, add and remove access rules (ACLs)."),
     "audit": ("ottla.cli.verbs.audit", "audit", "Export the audit log to files, syslog and topics."),
+    "backup": ("ottla.cli.verbs.backup", "backup", "Back up a cluster, verify backups and restore them."),
     "bench": ("ottla.cli.verbs.bench", "bench", "Measure the throughput and latency of a cluster."),
     "completion": ("ottla.cli.verbs.completion", "completion", "Shell completion."),
     "config": ("ottla.cli.verbs.config", "config", "Show and change settings of topics, brokers and groups."),
