@@ -19,6 +19,7 @@ from ottla.model.user_error import UserError
 _COMMANDS = {
     "acl": ("ottla.cli.verbs.acl", "acl", "List, add and remove access rules (ACLs)."),
     "audit": ("ottla.cli.verbs.audit", "audit", "Export the audit log to files, syslog and topics."),
+    "backup": ("ottla.cli.verbs.backup", "backup", "Back up a cluster, verify backups and restore them."),
     "bench": ("ottla.cli.verbs.bench", "bench", "Measure the throughput and latency of a cluster."),
     "completion": ("ottla.cli.verbs.completion", "completion", "Shell completion."),
     "config": ("ottla.cli.verbs.config", "config", "Show and change settings of topics, brokers and groups."),
@@ -77,11 +78,17 @@ class _LazyGroup(click.Group):
 
 
 def _keep_lines(command: click.Command, path: str) -> None:
-    """Click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters."""
+    """Completes the help of a command: the lines of its examples, and the environment variables of its options.
+
+    Click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters.
+    """
     if command.help is not None:
         command.help = command.help.replace("\\b\n", "\b\n")
     if path in EXAMPLES and EXAMPLES[path] not in (command.epilog or ""):
         command.epilog = f"\b\nExample:\n  {EXAMPLES[path]}"
+    for option in command.params:
+        if isinstance(option, click.Option) and option.envvar:
+            option.show_envvar = True
     if isinstance(command, click.Group):
         for name, part in command.commands.items():
             _keep_lines(part, f"{path} {name}")

@@ -31,6 +31,8 @@ MAX_PORT = 65_533
 @click.option("--registry-port", type=PORT, default=8081, show_default=True, help="Port of the schema registry.")
 @click.option("--console/--no-console", default=True, show_default=True, help="Start the web console too.")
 @click.option("--console-port", type=PORT, default=8080, show_default=True, help="Port of the web console.")
+@click.option("--secure", is_flag=True, help="TLS, logins and access rules, for a new directory and one node: "
+              "prints settings for clients.")  # fmt: skip
 @allow_open_option
 def up(
     *,
@@ -42,6 +44,7 @@ def up(
     registry_port: int,
     console: bool,
     console_port: int,
+    secure: bool,
     allow_open: bool,
 ) -> None:
     r"""Start a log on this machine. The first run creates and formats the directory; later runs use it.
@@ -51,6 +54,7 @@ def up(
       ottla up
       ottla up --dir /var/lib/ottla --port 19092
       ottla up --nodes 3
+      ottla up --secure
     """
     refuse_together(
         "--no-registry", not registry, "--registry-port", registry_port if is_set("registry_port") else None
@@ -60,10 +64,11 @@ def up(
         "registry_port": registry_port if registry else None,
         "console_port": console_port if console else None,
     }
+    refuse_together("--secure", secure, "--nodes", nodes if nodes > 1 else None, "a secure log has one node")
     if nodes > 1:
         from ottla.server.up.cluster import up_cluster
 
         sys.exit(up_cluster(directory, host, port, nodes, allow_open=allow_open, **beside))
     from ottla.server.up.single import up as start
 
-    sys.exit(start(directory, host, port, allow_open=allow_open, **beside))
+    sys.exit(start(directory, host, port, allow_open=allow_open, secure=secure, **beside))
