@@ -45,6 +45,7 @@ _COMMANDS = {
     "sql": ("ottla.cli.verbs.sql", "sql", "Query topics in SQL, without a JVM."),
     "server": ("ottla.cli.verbs.server", "server", "Run one node from a server.properties file."),
     "shims": ("ottla.cli.verbs.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
+    "simulate": ("ottla.cli.verbs.simulate", "simulate", "Run a cluster with your own faults in virtual time."),
     "storage": ("ottla.cli.verbs.storage", "storage", "Generate ids, format log directories and show their state."),
     "top": ("ottla.cli.verbs.top", "top", "Show brokers, topics and groups live in the terminal."),
     "up": ("ottla.cli.verbs.up", "up", "Start a log on this machine with one command."),
