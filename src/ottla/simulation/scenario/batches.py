@@ -14,7 +14,7 @@ from ottla.simulation.world import EPOCH_MS
 if TYPE_CHECKING:
     from ottla.model.ids import Uuid
     from ottla.protocol.primitives import Message
-    from ottla.simulation.scenario.facts import Attempt, SentRecord
+    from ottla.simulation.scenario.facts import SendAttempt, SentRecord
 
 BATCH_BYTES = 16_384
 """batch.size of Kafka's producers."""
@@ -22,9 +22,9 @@ _RECORD_OVERHEAD = 24
 
 
 @dataclass(slots=True)
-class Batch:
+class ProducerBatch:
     records: list[SentRecord]
-    attempts: list[Attempt]
+    attempts: list[SendAttempt]
     sequence: int = -1
     under_way: bool = False
     retry_at_ms: float = 0.0
@@ -50,7 +50,7 @@ def record_id_of(value: bytes | None) -> str:
     return (value or b"").rstrip().decode()
 
 
-def encode(batch: Batch, record_bytes: int, producer_id: int, producer_epoch: int) -> bytes:
+def encode(batch: ProducerBatch, record_bytes: int, producer_id: int, producer_epoch: int) -> bytes:
     records = [
         SimpleRecord(EPOCH_MS + int(record.created_ms), record.key, value_of(record.id, record_bytes))
         for record in batch.records

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.simulation.scenario.keys import COMMON, KINDS, FaultKind
-from ottla.simulation.scenario.places import Place, nearest, shown
+from ottla.simulation.scenario.places import SectionPlace, nearest, shown
 from ottla.simulation.scenario.plan import MAX_PARTITIONS, ClusterPlan, FaultPlan, TopicPlan
 from ottla.simulation.scenario.targets import parse_partition, parse_target
 
@@ -22,11 +22,13 @@ def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def setting(place: Place, name: str, value: object, keys: Collection[str], table: Collection[str]) -> str:
+def setting(place: SectionPlace, name: str, value: object, keys: Collection[str], table: Collection[str]) -> str:
     """A setting of Kafka as text."""
     if name not in table:
         near = nearest(name, [*keys, *table])
-        raise place.error(f"unknown key {shown(name)}; {near or 'keys are ' + ', '.join(keys) + ', and settings'}", name)
+        raise place.error(
+            f"unknown key {shown(name)}; {near or 'keys are ' + ', '.join(keys) + ', and settings'}", name
+        )
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, int | float | str):
@@ -34,14 +36,14 @@ def setting(place: Place, name: str, value: object, keys: Collection[str], table
     return str(value)
 
 
-def check_assignment(
-    place: Place, rows: Sequence[Sequence[int]], partitions: int, cluster: ClusterPlan
-) -> None:
+def check_assignment(place: SectionPlace, rows: Sequence[Sequence[int]], partitions: int, cluster: ClusterPlan) -> None:
     if len(rows) != partitions or partitions > MAX_PARTITIONS:
         raise place.error(f"{len(rows)} lists of brokers for {partitions} partitions; write one list each", "replicas")
     for row in rows:
         if len(row) != len(rows[0]) or not row:
-            raise place.error("every partition needs the same number of replicas; make the lists equally long", "replicas")
+            raise place.error(
+                "every partition needs the same number of replicas; make the lists equally long", "replicas"
+            )
         if len(set(row)) != len(row):
             raise place.error(f"{list(row)} names a broker twice; name each broker once", "replicas")
         missing = [broker for broker in row if not 1 <= broker <= cluster.brokers]
@@ -51,13 +53,13 @@ def check_assignment(
             )
 
 
-def check_names(places: Sequence[Place], names: Sequence[str]) -> None:
+def check_names(places: Sequence[SectionPlace], names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
             raise places[number].error(f"the name {shown(name)} is used twice; choose a different name", "name")
 
 
-def check_fault(place: Place, content: Mapping[str, Any], fault: FaultPlan) -> None:
+def check_fault(place: SectionPlace, content: Mapping[str, Any], fault: FaultPlan) -> None:
     """The kind exists, has all keys that it needs, and no key that it would ignore."""
     kind = KINDS.get(fault.kind)
     if kind is None:
@@ -82,7 +84,7 @@ def _advice(key: str) -> str:
 
 
 def check_target(
-    place: Place,
+    place: SectionPlace,
     key: str,
     text: str,
     fault: FaultPlan,

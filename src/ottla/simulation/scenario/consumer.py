@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
     from ottla.simulation.scenario.facts import ConsumerFacts, TopicPartition
     from ottla.simulation.scenario.plan import ConsumerPlan, TopicPlan
-    from ottla.simulation.scenario.view import ClusterView
+    from ottla.simulation.scenario.view import ClientView
 
 _WAIT_MS = 500
 _FETCH_BYTES = 1 << 20
@@ -32,7 +32,7 @@ class PartitionReader:
     """Reads one partition from its leader, from a position on, until it is stopped."""
 
     def __init__(
-        self, consumer_plan: ConsumerPlan, where: TopicPartition, position: int, view: ClusterView, facts: ConsumerFacts
+        self, consumer_plan: ConsumerPlan, where: TopicPartition, position: int, view: ClientView, facts: ConsumerFacts
     ) -> None:
         self.where = where
         self.position = position
@@ -120,7 +120,7 @@ class PartitionReader:
 
 
 async def read_all(
-    consumer_plan: ConsumerPlan, topic: TopicPlan, clients: Clients, view: ClusterView, facts: ConsumerFacts
+    consumer_plan: ConsumerPlan, topic: TopicPlan, clients: Clients, view: ClientView, facts: ConsumerFacts
 ) -> None:
     """A consumer without a group reads every partition."""
     await asyncio.sleep(consumer_plan.start_ms / 1000 - asyncio.get_running_loop().time())

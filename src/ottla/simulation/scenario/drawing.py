@@ -38,7 +38,11 @@ def draw_scenario(seed: int) -> Scenario:
         producers=tuple(_producer(dice, number, topic) for number, topic in enumerate(topics, 1)),
         consumers=(
             ConsumerPlan(
-                name="consumer-1", topic=topics[0].name, group=dice.choice(["", "readers"]), members=1, commit_ms=2_000.0
+                name="consumer-1",
+                topic=topics[0].name,
+                group=dice.choice(["", "readers"]),
+                members=1,
+                commit_ms=2_000.0,
             ),
         ),
         faults=tuple(sorted(_faults(dice, topics), key=lambda fault: fault.at_ms)),
@@ -50,7 +54,9 @@ def _topic(dice: random.Random, name: str, brokers: int) -> TopicPlan:
         "min.insync.replicas": dice.choice(["1", "2"]),
         "unclean.leader.election.enable": dice.choice(["true", "false", "false"]),
     }
-    return TopicPlan(name=name, partitions=dice.randint(1, 3), replicas=min(brokers, dice.choice([2, 3, 3])), settings=settings)
+    return TopicPlan(
+        name=name, partitions=dice.randint(1, 3), replicas=min(brokers, dice.choice([2, 3, 3])), settings=settings
+    )
 
 
 def _producer(dice: random.Random, number: int, topic: TopicPlan) -> ProducerPlan:

@@ -13,7 +13,7 @@ TopicPartition = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Attempt:
+class SendAttempt:
     """A batch on its way to a broker."""
 
     at_ms: float
@@ -24,7 +24,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledgement:
+class ProducerAck:
     at_ms: float
     broker: NodeId
     offset: int
@@ -39,9 +39,9 @@ class SentRecord:
     key: bytes | None
     acks: int
     created_ms: float
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[SendAttempt] = field(default_factory=list)
     """Of its batch, and shared with the other records of that batch."""
-    acknowledged: Acknowledgement | None = None
+    acknowledged: ProducerAck | None = None
     failed_ms: float = -1.0
     failure: str = ""
 
@@ -116,7 +116,8 @@ class Leadership:
     at_ms: float
     isr: tuple[NodeId, ...]
     election: str
-    """first, clean, unclean, again (the same leader, a new epoch) or none (no leader)."""
+    """first, clean, unclean, last leader, again (the same leader, a new epoch) or none (no leader). Kafka marks an
+    election as unclean, too, if the last leader comes back after an unclean shutdown (KIP-966)."""
     before: tuple[NodeId, ...] = ()
     """The ISR before."""
     took_ms: float = -1.0
@@ -178,7 +179,7 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class LeaderAppend:
     """A leader appended a record to its log."""
 
     at_ms: float
@@ -202,7 +203,7 @@ class ConsumerFacts:
 class Facts:
     partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
     records: dict[str, SentRecord] = field(default_factory=dict)
-    appends: dict[str, list[Append]] = field(default_factory=dict)
+    appends: dict[str, list[LeaderAppend]] = field(default_factory=dict)
     """By record; several for a record that was sent again."""
     consumers: list[ConsumerFacts] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)

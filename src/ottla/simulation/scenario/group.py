@@ -29,20 +29,18 @@ if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
     from ottla.simulation.scenario.facts import ConsumerFacts
     from ottla.simulation.scenario.plan import ConsumerPlan
-    from ottla.simulation.scenario.view import ClusterView
+    from ottla.simulation.scenario.view import ClientView
 
 _REBALANCE_MS = 60_000
 _TIMEOUT_MS = 5_000.0
 _COMMIT_VERSION = 9
 """The last versions of OffsetCommit and OffsetFetch that name topics."""
-_REJOIN = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID}
-)
+_REJOIN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID})
 
 
-class GroupMember:
+class ScenarioMember:
     def __init__(
-        self, consumer_plan: ConsumerPlan, member_id: str, clients: Clients, view: ClusterView, facts: ConsumerFacts
+        self, consumer_plan: ConsumerPlan, member_id: str, clients: Clients, view: ClientView, facts: ConsumerFacts
     ) -> None:
         self._plan = consumer_plan
         self._member_id = member_id

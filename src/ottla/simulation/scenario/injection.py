@@ -10,7 +10,7 @@ from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest, 
 from ottla.simulation.clients import CLIENT_NODE
 from ottla.simulation.scenario.keys import KINDS
 from ottla.simulation.scenario.nodes import SYNC_MS, ScenarioNode
-from ottla.simulation.scenario.targets import Target, parse_partition, parse_target
+from ottla.simulation.scenario.targets import FaultTarget, parse_partition, parse_target
 from ottla.simulation.scenario.values import time_text
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Injection:
             or (target.role == "controllers" and not node.is_broker)
         ]
 
-    def _of_partition(self, target: Target) -> list[ScenarioNode]:
+    def _of_partition(self, target: FaultTarget) -> list[ScenarioNode]:
         image: MetadataImage | None = self._clients.image
         topic = image.topics_by_name.get(target.topic) if image is not None else None
         registration = topic.partitions.get(target.partition) if topic is not None else None

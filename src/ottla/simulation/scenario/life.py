@@ -27,14 +27,14 @@ from ottla.simulation.scenario.facts import (
     StoredRecord,
     TopicPartition,
 )
-from ottla.simulation.scenario.group import GroupMember
+from ottla.simulation.scenario.group import ScenarioMember
 from ottla.simulation.scenario.injection import Injection
 from ottla.simulation.scenario.nodes import ScenarioNode, build_nodes
 from ottla.simulation.scenario.places import ScenarioError
 from ottla.simulation.scenario.plan import READY_MS
 from ottla.simulation.scenario.producer import ScenarioProducer
 from ottla.simulation.scenario.recorder import Recorder
-from ottla.simulation.scenario.view import ClusterView
+from ottla.simulation.scenario.view import ClientView
 from ottla.simulation.scenario.wires import ScenarioWires
 from ottla.simulation.world import World
 
@@ -61,7 +61,9 @@ class ScenarioCluster:
         self.nodes = build_nodes(self.world, network, wires, scenario.cluster)
         self._clients = Clients(self.world, wires, self.nodes)
         for topic in scenario.topics:
-            min_isr = int(topic.settings.get("min.insync.replicas", scenario.cluster.properties.get("min.insync.replicas", 1)))
+            min_isr = int(
+                topic.settings.get("min.insync.replicas", scenario.cluster.properties.get("min.insync.replicas", 1))
+            )
             for index in range(topic.partitions):
                 where = (topic.name, index)
                 self.facts.partitions[where] = PartitionFacts(where, min_isr)
@@ -99,10 +101,6 @@ class ScenarioCluster:
             node.close()
         self._clients.loop.close()
 
-    @property
-    def events(self) -> int:
-        return self.world.events
-
     def _run_until(self, end_ms: float) -> None:
         self.world.run_until(end_ms, self._after_event)
 
@@ -118,21 +116,19 @@ class ScenarioCluster:
         topics = [topic.name for topic in self.scenario.topics]
         seed = self.world.seed
         for number, producer_plan in enumerate(self.scenario.producers):
-            view = ClusterView(brokers, topics, seed + number)
+            view = ClientView(brokers, topics, seed + number)
             topic = self.scenario.topic(producer_plan.topic)
             producer = ScenarioProducer(producer_plan, topic, self._clients, view, self.facts)
             self._producers.append(producer)
             self._clients.spawn(producer.run())
         for number, plan in enumerate(self.scenario.consumers):
-            view = ClusterView(brokers, topics, seed + 1_000 + number)
+            view = ClientView(brokers, topics, seed + 1_000 + number)
             facts = ConsumerFacts(plan.name, plan.group, plan.topic)
             self.facts.consumers.append(facts)
             if not plan.group:
                 self._clients.spawn(read_all(plan, self.scenario.topic(plan.topic), self._clients, view, facts))
             for member in range(plan.members if plan.group else 0):
-                self._clients.spawn(
-                    GroupMember(plan, f"{plan.name}-{member + 1}", self._clients, view, facts).run()
-                )
+                self._clients.spawn(ScenarioMember(plan, f"{plan.name}-{member + 1}", self._clients, view, facts).run())
 
     async def _create_topics(self) -> None:
         """Before the clients begin; brokers that have not registered yet are no place for replicas."""
@@ -171,7 +167,11 @@ class ScenarioCluster:
             return False
         for partition in self.facts.partitions.values():
             leader = self._leader(partition)
-            if leader is None or len(leader.isr) < len(leader.replicas) or leader.high_watermark < leader.log.log_end_offset:
+            if (
+                leader is None
+                or len(leader.isr) < len(leader.replicas)
+                or leader.high_watermark < leader.log.log_end_offset
+            ):
                 return False
         return True
 

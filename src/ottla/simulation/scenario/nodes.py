@@ -105,7 +105,9 @@ def controller_ids(cluster: ClusterPlan) -> range:
 def node_properties(cluster: ClusterPlan, node_id: NodeId) -> dict[str, str]:
     """The properties file of a node."""
     controller = node_id >= FIRST_CONTROLLER
-    role, listener, port = ("controller", "CONTROLLER", _CONTROLLER_PORT) if controller else ("broker", "PLAINTEXT", 9092)
+    role, listener, port = (
+        ("controller", "CONTROLLER", _CONTROLLER_PORT) if controller else ("broker", "PLAINTEXT", 9092)
+    )
     replicas = str(min(3, cluster.brokers))
     voters = ",".join(f"{voter}@{_host(voter)}:{_CONTROLLER_PORT}" for voter in controller_ids(cluster))
     properties = {
@@ -128,7 +130,9 @@ def node_properties(cluster: ClusterPlan, node_id: NodeId) -> dict[str, str]:
 
 def build_nodes(world: World, network: FakeNetwork, wires: StreamNetwork, cluster: ClusterPlan) -> list[ScenarioNode]:
     """Controllers first, because brokers register with them."""
-    voters = VoterSet(tuple(Voter(node_id, Uuid(bytes(16)), _endpoints(node_id)) for node_id in controller_ids(cluster)))
+    voters = VoterSet(
+        tuple(Voter(node_id, Uuid(bytes(16)), _endpoints(node_id)) for node_id in controller_ids(cluster))
+    )
     nodes = []
     for node_id in (*controller_ids(cluster), *range(1, cluster.brokers + 1)):
         controller = node_id >= FIRST_CONTROLLER

@@ -49,7 +49,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SectionPlace:
     """One section of a file, in the words of an error."""
 
     lines: Lines

@@ -13,14 +13,14 @@ from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from ottla.simulation.scenario.batches import (
-    Batch,
+    ProducerBatch,
     SilentConnection,
     encode,
     error_code_of,
     records_of_a_batch,
     request_for,
 )
-from ottla.simulation.scenario.facts import Acknowledgement, Attempt, SentRecord
+from ottla.simulation.scenario.facts import ProducerAck, SendAttempt, SentRecord
 from ottla.simulation.scenario.view import RETRY_S, connection
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
     from ottla.simulation.scenario.facts import Facts, TopicPartition
     from ottla.simulation.scenario.plan import ProducerPlan, TopicPlan
-    from ottla.simulation.scenario.view import ClusterView
+    from ottla.simulation.scenario.view import ClientView
 
 _MOST_RETRY_MS = 1_000.0
 """retry.backoff.max.ms"""
@@ -41,7 +41,7 @@ _DELIVERED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 class ScenarioProducer:
     def __init__(
-        self, producer_plan: ProducerPlan, topic: TopicPlan, clients: Clients, view: ClusterView, facts: Facts
+        self, producer_plan: ProducerPlan, topic: TopicPlan, clients: Clients, view: ClientView, facts: Facts
     ) -> None:
         self.plan = producer_plan
         self.clients = clients
@@ -102,13 +102,15 @@ class Lane:
         self._producer = producer
         self._plan = producer.plan
         self._waiting: deque[SentRecord] = deque()
-        self._batches: list[Batch] = []
+        self._batches: list[ProducerBatch] = []
         """Sent, or to be sent again, and not acknowledged; in order."""
         self._most = records_of_a_batch(producer.plan.record_bytes)
         self._producer_id = self._producer_epoch = -1
         self._sequence = 0
         self._asking = False
         self._renumbering = False
+        self._leaderless = False
+        """Without a leader all batches wait, in order."""
 
     @property
     def busy(self) -> bool:
@@ -121,6 +123,8 @@ class Lane:
     def pump(self) -> None:
         """Send what may be sent now."""
         now_ms = self._producer.now_ms()
+        if self._leaderless:
+            return
         if self._plan.idempotence and (self._producer_id < 0 or self._renumbering):
             self._ask_for_an_id()
             return
@@ -142,26 +146,28 @@ class Lane:
             self._start(self._new_batch())
             under_way += 1
 
-    def _new_batch(self) -> Batch:
+    def _new_batch(self) -> ProducerBatch:
         records = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-        batch = Batch(records, [], self._sequence if self._plan.idempotence else -1)
+        batch = ProducerBatch(records, [], self._sequence if self._plan.idempotence else -1)
         self._sequence += len(records)
         for record in records:
             record.attempts = batch.attempts
         self._batches.append(batch)
         return batch
 
-    def _start(self, batch: Batch) -> None:
+    def _start(self, batch: ProducerBatch) -> None:
         batch.under_way = True
         self._producer.clients.spawn(self._deliver(batch))
 
-    async def _deliver(self, batch: Batch) -> None:
+    async def _deliver(self, batch: ProducerBatch) -> None:
         view = self._producer.view
         leader, topic_id = view.leader(self.where), view.topic_ids.get(self.where[0])
         if leader is None or topic_id is None:
-            await self._again(batch, "no leader")
+            batch.under_way = False
+            if not self._leaderless:
+                await self._until_a_leader()
             return
-        attempt = Attempt(self._producer.now_ms(), leader)
+        attempt = SendAttempt(self._producer.now_ms(), leader)
         batch.attempts.append(attempt)
         batch.tries += 1
         data = encode(batch, self._plan.record_bytes, self._producer_id, self._producer_epoch)
@@ -178,7 +184,7 @@ class Lane:
             return
         await self._on_answer(batch, attempt, *error_code_of(response))
 
-    async def _without_answer(self, batch: Batch, attempt: Attempt, request: Any) -> None:
+    async def _without_answer(self, batch: ProducerBatch, attempt: SendAttempt, request: Any) -> None:
         try:
             await self._producer.silent(attempt.broker).send(request)
         except OSError as error:
@@ -187,7 +193,7 @@ class Lane:
             return
         self._acknowledged(batch, attempt.broker, -1)
 
-    async def _on_answer(self, batch: Batch, attempt: Attempt, code: int, base_offset: int) -> None:
+    async def _on_answer(self, batch: ProducerBatch, attempt: SendAttempt, code: int, base_offset: int) -> None:
         attempt.answered_ms = self._producer.now_ms()
         error = ErrorCode(code)
         if error in _DELIVERED:
@@ -202,21 +208,21 @@ class Lane:
         else:
             self._give_up(batch, error.name)
 
-    def _acknowledged(self, batch: Batch, broker: NodeId, base_offset: int) -> None:
+    def _acknowledged(self, batch: ProducerBatch, broker: NodeId, base_offset: int) -> None:
         now_ms = self._producer.now_ms()
         for index, record in enumerate(batch.records):
-            record.acknowledged = Acknowledgement(now_ms, broker, base_offset + index if base_offset >= 0 else -1)
+            record.acknowledged = ProducerAck(now_ms, broker, base_offset + index if base_offset >= 0 else -1)
         self._batches.remove(batch)
         self.pump()
 
-    async def _again(self, batch: Batch, reason: str) -> None:
+    async def _again(self, batch: ProducerBatch, reason: str) -> None:
         """Send the batch again after a pause, or give up."""
         now_ms = self._producer.now_ms()
         if now_ms - batch.created_ms >= self._plan.delivery_timeout_ms or batch.tries > self._plan.retries:
             self._give_up(batch, reason)
             return
         batch.under_way = False
-        pause_ms = min(RETRY_S * 1000 * 2**min(batch.waits, 4), _MOST_RETRY_MS)
+        pause_ms = min(RETRY_S * 1000 * 2 ** min(batch.waits, 4), _MOST_RETRY_MS)
         batch.waits += 1
         batch.retry_at_ms = now_ms + pause_ms
         await self._producer.view.refresh()
@@ -224,7 +230,18 @@ class Lane:
         batch.retry_at_ms = 0.0
         self.pump()
 
-    def _give_up(self, batch: Batch, reason: str) -> None:
+    async def _until_a_leader(self) -> None:
+        self._leaderless = True
+        while self._producer.view.leader(self.where) is None:
+            await self._producer.view.refresh()
+            now_ms = self._producer.now_ms()
+            for batch in [batch for batch in self._batches if not batch.under_way]:
+                if now_ms - batch.created_ms >= self._plan.delivery_timeout_ms:
+                    self._give_up(batch, "no leader")
+        self._leaderless = False
+        self.pump()
+
+    def _give_up(self, batch: ProducerBatch, reason: str) -> None:
         for record in batch.records:
             record.failed_ms, record.failure = self._producer.now_ms(), reason
         self._batches.remove(batch)

@@ -23,7 +23,7 @@ from ottla.simulation.scenario.checks import (
 )
 from ottla.simulation.scenario.keys import SECTIONS
 from ottla.simulation.scenario.nodes import DECIDED, node_properties
-from ottla.simulation.scenario.places import Lines, Place, ScenarioError, nearest, shown
+from ottla.simulation.scenario.places import Lines, ScenarioError, SectionPlace, nearest, shown
 from ottla.simulation.scenario.values import time_text
 
 MAX_FILE_BYTES = 1_000_000
@@ -54,13 +54,13 @@ class _Reading:
         self._tree = tree
 
     def scenario(self) -> plan.Scenario:
-        top = Place(self._lines)
+        top = SectionPlace(self._lines)
         for section, content in self._tree.items():
             if section not in SECTIONS:
                 raise top.unknown(section, "section", SECTIONS, f"sections are {', '.join(SECTIONS)}")
             self._check_shape(section, content)
-        run = plan.RunPlan(**self._one("run"))
-        cluster = plan.ClusterPlan(**self._one("cluster"))
+        run = plan.RunPlan(**self._single("run"))
+        cluster = plan.ClusterPlan(**self._single("cluster"))
         self._check_cluster(cluster)
         topics = tuple(self._topic(place, content, cluster) for place, content in self._all("topic"))
         if not topics:
@@ -80,20 +80,20 @@ class _Reading:
         return scenario
 
     def _check_shape(self, section: str, content: object) -> None:
-        place = Place(self._lines, section, many=section in MANY)
+        place = SectionPlace(self._lines, section, many=section in MANY)
         if section in MANY and not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
             raise place.error(f"write the header as [[{section}]], with two brackets")
         if section not in MANY and not isinstance(content, dict):
             raise place.error(f"write the header as [{section}], with one bracket")
 
-    def _all(self, section: str) -> list[tuple[Place, dict[str, Any]]]:
+    def _all(self, section: str) -> list[tuple[SectionPlace, dict[str, Any]]]:
         contents: Sequence[dict[str, Any]] = self._tree.get(section, [])
-        return [(Place(self._lines, section, n, many=True), part) for n, part in enumerate(contents, 1)]
+        return [(SectionPlace(self._lines, section, n, many=True), part) for n, part in enumerate(contents, 1)]
 
-    def _one(self, section: str) -> dict[str, Any]:
-        return self._fields(Place(self._lines, section), self._tree.get(section, {}), section)
+    def _single(self, section: str) -> dict[str, Any]:
+        return self._fields(SectionPlace(self._lines, section), self._tree.get(section, {}), section)
 
-    def _fields(self, place: Place, content: Mapping[str, Any], section: str) -> dict[str, Any]:
+    def _fields(self, place: SectionPlace, content: Mapping[str, Any], section: str) -> dict[str, Any]:
         """The checked values by the names of fields. Sections with settings of Kafka collect these settings."""
         keys = {key.name: key for key in SECTIONS[section]}
         fields: dict[str, Any] = {}
@@ -118,7 +118,7 @@ class _Reading:
     # ------------------------------------------------------------------------------------------------------ the cluster
 
     def _check_cluster(self, cluster: plan.ClusterPlan) -> None:
-        place = Place(self._lines, "cluster")
+        place = SectionPlace(self._lines, "cluster")
         for name in cluster.properties:
             if name in DECIDED:
                 raise place.error("the scenario decides this property; remove the line", name)
@@ -131,7 +131,7 @@ class _Reading:
             name = next((name for name in cluster.properties if name in problem), "")
             raise place.error(problem.replace("\n", " "), name) from error
 
-    def _topic(self, place: Place, content: dict[str, Any], cluster: plan.ClusterPlan) -> plan.TopicPlan:
+    def _topic(self, place: SectionPlace, content: dict[str, Any], cluster: plan.ClusterPlan) -> plan.TopicPlan:
         fields = self._fields(place, content, "topic")
         replicas = fields.pop("replicas", min(3, cluster.brokers))
         if isinstance(replicas, tuple):
@@ -153,15 +153,17 @@ class _Reading:
 
     def _check_topics(self, topics: Sequence[plan.TopicPlan]) -> None:
         if len(topics) > plan.MAX_TOPICS:
-            raise Place(self._lines).error(f"{len(topics)} topics; a scenario has at most {plan.MAX_TOPICS}")
+            raise SectionPlace(self._lines).error(f"{len(topics)} topics; a scenario has at most {plan.MAX_TOPICS}")
         check_names([place for place, _ in self._all("topic")], [topic.name for topic in topics])
         partitions = sum(topic.partitions for topic in topics)
         if partitions > plan.MAX_PARTITIONS:
-            raise Place(self._lines).error(f"{partitions} partitions; a scenario has at most {plan.MAX_PARTITIONS}")
+            raise SectionPlace(self._lines).error(
+                f"{partitions} partitions; a scenario has at most {plan.MAX_PARTITIONS}"
+            )
 
     # ------------------------------------------------------------------------------------------------------- the clients
 
-    def _clients(self, section: str, topics: Mapping[str, plan.TopicPlan]) -> list[tuple[Place, dict[str, Any]]]:
+    def _clients(self, section: str, topics: Mapping[str, plan.TopicPlan]) -> list[tuple[SectionPlace, dict[str, Any]]]:
         clients = []
         for number, (place, content) in enumerate(self._all(section), 1):
             fields = {"name": f"{section}-{number}"} | self._fields(place, content, section)
@@ -170,7 +172,9 @@ class _Reading:
                 raise place.error(f"unknown topic {shown(fields['topic'])}; {advice}", "topic")
             clients.append((place, fields))
         if len(clients) > plan.MAX_CLIENTS:
-            raise Place(self._lines).error(f"{len(clients)} {section}s; a scenario has at most {plan.MAX_CLIENTS}")
+            raise SectionPlace(self._lines).error(
+                f"{len(clients)} {section}s; a scenario has at most {plan.MAX_CLIENTS}"
+            )
         check_names([place for place, _ in clients], [fields["name"] for _, fields in clients])
         return clients
 
@@ -178,19 +182,22 @@ class _Reading:
         producers = []
         for place, fields in self._clients("producer", topics):
             wants_all = fields.get("acks", plan.ACKS_ALL) == plan.ACKS_ALL
-            idempotent = fields.setdefault("idempotence", wants_all and fields.get("in_flight", 1) <= MIN_OF_IDEMPOTENCE)
+            idempotent = fields.setdefault(
+                "idempotence", wants_all and fields.get("in_flight", 1) <= MIN_OF_IDEMPOTENCE
+            )
             if idempotent and not wants_all:
                 raise place.error('idempotence needs acks = "all"; change acks or write idempotence = false', "acks")
             if idempotent and fields.get("retries") == 0:
                 raise place.error("idempotence needs retries; remove retries or write idempotence = false", "retries")
             if idempotent and fields.get("in_flight", 1) > MIN_OF_IDEMPOTENCE:
                 raise place.error(
-                    f"idempotence allows at most {MIN_OF_IDEMPOTENCE} batches under way; write in_flight = 5", "in_flight"
+                    f"idempotence allows at most {MIN_OF_IDEMPOTENCE} batches under way; write in_flight = 5",
+                    "in_flight",
                 )
             producers.append(plan.ProducerPlan(**fields))
         records = sum(producer.count for producer in producers)
         if records > plan.MAX_RECORDS:
-            raise Place(self._lines).error(
+            raise SectionPlace(self._lines).error(
                 f"all producers together send {records:,} records; a scenario has at most {plan.MAX_RECORDS:,}"
             )
         return tuple(producers)
@@ -213,7 +220,7 @@ class _Reading:
         names: dict[str, float] = {}
         sections = self._all("fault")
         if len(sections) > plan.MAX_FAULTS:
-            raise Place(self._lines).error(f"{len(sections)} faults; a scenario has at most {plan.MAX_FAULTS}")
+            raise SectionPlace(self._lines).error(f"{len(sections)} faults; a scenario has at most {plan.MAX_FAULTS}")
         for place, content in sections:
             fault = plan.FaultPlan(**self._fields(place, content, "fault"))
             if fault.at_ms > run.duration_ms:

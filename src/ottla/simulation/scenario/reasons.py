@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from ottla.simulation.scenario.facts import Facts, Happening, Leadership, PartitionFacts, SentRecord
 
 MAX_FAULTS_NAMED = 6
-_ELECTIONS = {"first": "first leader", "clean": "clean election", "unclean": "UNCLEAN election", "again": "leads again"}
+_ELECTIONS = {
+    "first": "first leader",
+    "clean": "clean election",
+    "unclean": "UNCLEAN election",
+    "last leader": "the last leader, after an unclean shutdown",
+    "again": "leads again",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +75,10 @@ def loss_reason(loss: Loss, records: Sequence[tuple[SentRecord, int]], facts: Fa
     partition = loss.partition
     held = "not replicated" if loss.holders == (loss.broker,) else f"held by {_brokers(loss.holders)}"
     lines = [
-        f"acknowledged by leader {loss.broker} (epoch {loss.epoch}) with acks={_acks(loss.acks)} at {_between(times)}; "
-        f"ISR {_ids(loss.isr)}; {held} at that time"
+        (
+            f"acknowledged by leader {loss.broker} (epoch {loss.epoch}) with acks={_acks(loss.acks)} "
+            f"at {_between(times)}; ISR {_ids(loss.isr)}; {held} at that time"
+        )
     ]
     term = partition.leadership(loss.epoch)
     successor = partition.leadership(loss.successor) if loss.successor >= 0 else None
@@ -90,8 +98,10 @@ def loss_reason(loss: Loss, records: Sequence[tuple[SentRecord, int]], facts: Fa
 def _never_appended(loss: Loss, records: Sequence[tuple[SentRecord, int]], facts: Facts) -> list[str]:
     sent = [attempt.at_ms for record, _ in records for attempt in record.attempts]
     lines = [
-        f"sent to broker {loss.broker} with acks={_acks(loss.acks)} at {_between(sent)}; "
-        "the producer waited for no answer, and no leader appended the records"
+        (
+            f"sent to broker {loss.broker} with acks={_acks(loss.acks)} at {_between(sent)}; "
+            "the producer waited for no answer, and no leader appended the records"
+        )
     ]
     term = next((t for t in reversed(loss.partition.leaderships) if t.at_ms <= max(sent)), None)
     from_ms = term.at_ms if term is not None else 0.0
@@ -102,9 +112,7 @@ def _never_appended(loss: Loss, records: Sequence[tuple[SentRecord, int]], facts
     return lines
 
 
-def _faults(
-    happenings: Iterable[Happening], partition: PartitionFacts, from_ms: float, until_ms: float
-) -> list[str]:
+def _faults(happenings: Iterable[Happening], partition: PartitionFacts, from_ms: float, until_ms: float) -> list[str]:
     """The faults of this partition's brokers in the time between."""
     brokers = set(partition.replicas)
     texts = [

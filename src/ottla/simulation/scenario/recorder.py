@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.metadata.image import NO_NODE, RECOVERING, PartitionRegistration
-from ottla.model.ids import NodeId
+from ottla.metadata.image import RECOVERING, PartitionRegistration
+from ottla.model.ids import NO_NODE, NodeId
 from ottla.protocol.records import iterate_records
 from ottla.simulation.clients import CLIENT_NODE
 from ottla.simulation.replica_invariants import batches
 from ottla.simulation.scenario.batches import record_id_of
-from ottla.simulation.scenario.facts import Append, Interval, Leadership, PartitionFacts, ReplicaHistory, Span
+from ottla.simulation.scenario.facts import Interval, LeaderAppend, Leadership, PartitionFacts, ReplicaHistory, Span
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -133,16 +133,14 @@ class Recorder:
             for record in iterate_records(data, position):
                 appends = self._facts.appends.setdefault(record_id_of(record.value), [])
                 if not any((a.epoch, a.offset) == (term.epoch, record.offset) for a in appends):
-                    appends.append(Append(self._world.now_ms, broker, term.epoch, record.offset))
+                    appends.append(LeaderAppend(self._world.now_ms, broker, term.epoch, record.offset))
 
     def _look_at_leader(self, partition: PartitionFacts, replica: Partition, end: int) -> None:
         term = partition.leadership(replica.leader_epoch)
         if term is not None and term.took_ms < 0:
             term.took_ms, term.start_end = self._world.now_ms, end
             partition.committed_end = min(partition.committed_end, end)
-            self._facts.note(
-                self._world.now_ms, "leader", _took_over(partition, term), (term.leader,), partition.title
-            )
+            self._facts.note(self._world.now_ms, "leader", _took_over(partition, term), (term.leader,), partition.title)
             self._check_availability(partition)
         first, high_watermark = partition.committed_end, replica.high_watermark
         while first < high_watermark:
@@ -166,7 +164,7 @@ class Recorder:
             term = Leadership(registration.leader_epoch, leader, now_ms, registration.isr, election, isr_before)
             terms.append(term)
             if leader == NO_NODE:
-                text = f"{partition.title}: no leader; ISR before {_ids(isr_before)}, none of these brokers is alive"
+                text = f"{partition.title}: no leader; ISR before {_ids(isr_before)}"
                 self._facts.note(now_ms, "leader", text, (), partition.title)
             if last is not None:
                 self._by_leader.get(last.leader, [partition]).remove(partition)
@@ -204,11 +202,11 @@ class Recorder:
 def _election(last: Leadership | None, registration: PartitionRegistration, terms: Sequence[Leadership]) -> str:
     if registration.leader < 0:
         return "none"
-    if registration.leader_recovery_state == RECOVERING:
-        return "unclean"
     if last is None:
         return "first"
     before = next((term.leader for term in reversed(terms) if term.leader >= 0), NO_NODE)
+    if registration.leader_recovery_state == RECOVERING:
+        return "last leader" if before == registration.leader else "unclean"
     return "again" if before == registration.leader else "clean"
 
 
@@ -217,6 +215,7 @@ def _took_over(partition: PartitionFacts, term: Leadership) -> str:
         "first": "first leader",
         "clean": f"clean election, ISR before {_ids(term.before)}",
         "unclean": f"UNCLEAN election, ISR before {_ids(term.before)}",
+        "last leader": f"the last leader, after an unclean shutdown; ISR before {_ids(term.before)}",
         "again": "leads again",
         "none": "",
     }

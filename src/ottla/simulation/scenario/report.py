@@ -21,8 +21,10 @@ _LEGEND = "digit: broker that leads; -: no leader; x: clients cannot reach the l
 def verdict_lines(name: str, verdict: Verdict) -> list[str]:
     cluster = verdict.scenario.cluster
     lines = [
-        f"{name}, seed {verdict.seed}: {cluster.brokers} brokers, {cluster.controllers} "
-        f"controller{'s' if cluster.controllers > 1 else ''}, {seconds(verdict.facts.end_ms)} of virtual time",
+        (
+            f"{name}, seed {verdict.seed}: {cluster.brokers} brokers, {cluster.controllers} "
+            f"controller{'s' if cluster.controllers > 1 else ''}, {seconds(verdict.facts.end_ms)} of virtual time"
+        ),
         "",
         _headline(verdict),
         "",
@@ -41,9 +43,7 @@ def verdict_lines(name: str, verdict: Verdict) -> list[str]:
 
 def _headline(verdict: Verdict) -> str:
     acknowledged = f"{verdict.total('acknowledged'):,} acknowledged records"
-    problems = [
-        f"{verdict.total(name):,} {name}" for name in ("lost", "doubled", "unreachable") if verdict.total(name)
-    ]
+    problems = [f"{verdict.total(name):,} {name}" for name in ("lost", "doubled", "unreachable") if verdict.total(name)]
     if problems:
         committed = verdict.total("committed_and_lost")
         note = f"; {committed:,} of the lost records were committed" if committed else ""
@@ -52,7 +52,7 @@ def _headline(verdict: Verdict) -> str:
 
 
 def _partition_row(partition: PartitionVerdict) -> dict[str, str]:
-    unclean = partition.elections("unclean")
+    elections = [f"{partition.elections(kind)} {kind}" for kind in ("clean", "last leader", "unclean")]
     row = {
         "partition": partition.facts.title,
         "sent": f"{partition.sent:,}",
@@ -63,7 +63,7 @@ def _partition_row(partition: PartitionVerdict) -> dict[str, str]:
         "reordered": f"{partition.reordered:,}",
         "unavailable": seconds(partition.unavailable_ms),
         "below min isr": seconds(partition.below_min_isr_ms),
-        "elections": f"{partition.elections('clean')} clean, {unclean} unclean",
+        "elections": ", ".join(text for text in elections if text != "0 last leader"),
     }
     for name in ("unreachable", "deleted", "surplus"):
         if getattr(partition, name):
@@ -237,7 +237,7 @@ def _partition_tree(partition: PartitionVerdict) -> dict[str, Any]:
         "below_min_isr_seconds": _s(partition.below_min_isr_ms),
         "log_start": partition.final.start,
         "log_end": partition.final.end,
-        "elections": {kind: partition.elections(kind) for kind in ("clean", "unclean")},
+        "elections": {kind: partition.elections(kind) for kind in ("clean", "last leader", "unclean")},
         "leaders": [
             {
                 "epoch": term.epoch,

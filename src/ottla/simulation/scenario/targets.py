@@ -24,7 +24,7 @@ EXAMPLES = '"broker 1", "controller", "leader of TOPIC-0", "follower of TOPIC-0"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FaultTarget:
     role: str
     """node, leader, follower, followers, controller (the active one), brokers, controllers, all, partition or same."""
     node: int = 0
@@ -33,14 +33,14 @@ class Target:
     name: str = ""
 
 
-def parse_target(text: str, cluster: ClusterPlan, topics: Mapping[str, TopicPlan]) -> Target:
+def parse_target(text: str, cluster: ClusterPlan, topics: Mapping[str, TopicPlan]) -> FaultTarget:
     """Raises ValueError with the reason and the advice."""
     if text in ALL or text == "controller":
-        return Target(text)
+        return FaultTarget(text)
     if (match := _NODE.fullmatch(text)) is not None:
-        return Target("node", _node(match[1], int(match[2]), cluster))
+        return FaultTarget("node", _node(match[1], int(match[2]), cluster))
     if (match := _SAME.fullmatch(text)) is not None:
-        return Target("same", name=match[1].strip())
+        return FaultTarget("same", name=match[1].strip())
     if (match := _OF.fullmatch(text)) is not None:
         if match[1] not in ROLES:
             raise ValueError(f"{shown(text)}: unknown role; {nearest(match[1], ROLES) or f'use {EXAMPLES}'}")
@@ -48,7 +48,7 @@ def parse_target(text: str, cluster: ClusterPlan, topics: Mapping[str, TopicPlan
         replicas = topics[topic].replicas
         if match[1] != "leader" and replicas < 2:
             raise ValueError(f"{shown(text)}: {topic} has {replicas} replica and no follower; raise its replicas")
-        return Target(match[1], topic=topic, partition=partition)
+        return FaultTarget(match[1], topic=topic, partition=partition)
     raise ValueError(f"{shown(text)} is not a target; {nearest(text, (*ALL, 'controller')) or f'use {EXAMPLES}'}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.simulation.scenario.places import Place, nearest, shown
+from ottla.simulation.scenario.places import SectionPlace, nearest, shown
 from ottla.simulation.scenario.plan import ACKS_ALL
 
 _UNITS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
@@ -15,10 +15,11 @@ _TIME = re.compile(r"([+-]?)(\d+(?:\.\d+)?)\s*([a-z]*)")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 MAX_LIST = 64
 
-Reader = Callable[[Place, str, Any], Any]
+Reader = Callable[[SectionPlace, str, Any], Any]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class ScenarioKey:
     """A key of a section: how its value is checked, the field that gets the value, and its line of documentation."""
 
     name: str
@@ -31,7 +32,7 @@ class Key:
 
 
 def whole_number(low: int, high: int) -> Reader:
-    def read(place: Place, key: str, value: object) -> int:
+    def read(place: SectionPlace, key: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise place.error(f"{shown(value)} is not a whole number; write {key} = {low}", key)
         if not low <= value <= high:
@@ -44,7 +45,7 @@ def whole_number(low: int, high: int) -> Reader:
 def duration(low_ms: float, high_ms: float, *, signed: bool = False) -> Reader:
     """Milliseconds of a text with a unit."""
 
-    def read(place: Place, key: str, value: object) -> float:
+    def read(place: SectionPlace, key: str, value: object) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             raise place.error(f'{shown(value)} has no unit; write {key} = "{value}s" or {key} = "{value}ms"', key)
         match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -62,26 +63,28 @@ def duration(low_ms: float, high_ms: float, *, signed: bool = False) -> Reader:
     return read
 
 
-def boolean(place: Place, key: str, value: object) -> bool:
+def boolean(place: SectionPlace, key: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise place.error(f"{shown(value)} is not a boolean; write {key} = true or {key} = false", key)
     return value
 
 
-def text(place: Place, key: str, value: object) -> str:
+def text(place: SectionPlace, key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise place.error(f'{shown(value)} is not a text; write {key} = "..."', key)
     return value.strip()
 
 
-def name(place: Place, key: str, value: object) -> str:
+def name(place: SectionPlace, key: str, value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value) or value in {".", ".."}:
-        raise place.error(f"{shown(value)} is not a name; use 1 to 100 letters, digits, dots, dashes and underscores", key)
+        raise place.error(
+            f"{shown(value)} is not a name; use 1 to 100 letters, digits, dots, dashes and underscores", key
+        )
     return value
 
 
 def choice(options: Collection[str]) -> Reader:
-    def read(place: Place, key: str, value: object) -> str:
+    def read(place: SectionPlace, key: str, value: object) -> str:
         if value not in options:
             near = nearest(str(value), options)
             raise place.error(f"{shown(value)} is not one of {', '.join(options)}{f'; {near}' if near else ''}", key)
@@ -90,19 +93,19 @@ def choice(options: Collection[str]) -> Reader:
     return read
 
 
-def acks(place: Place, key: str, value: object) -> int:
+def acks(place: SectionPlace, key: str, value: object) -> int:
     if isinstance(value, bool) or value not in (0, 1, -1, "0", "1", "-1", "all"):
         raise place.error(f'{shown(value)} is not a value of acks; write 0, 1 or "all"', key)
     return ACKS_ALL if value == "all" else int(value)
 
 
-def names(place: Place, key: str, value: object) -> tuple[str, ...]:
+def names(place: SectionPlace, key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_LIST:
         raise place.error(f'{shown(value)} is not a list of names; write {key} = ["a", "b"]', key)
     return tuple(name(place, key, entry) for entry in value)
 
 
-def replicas(place: Place, key: str, value: object) -> int | tuple[tuple[int, ...], ...]:
+def replicas(place: SectionPlace, key: str, value: object) -> int | tuple[tuple[int, ...], ...]:
     """A number of replicas, or the brokers of each partition."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -112,9 +112,7 @@ def judge_scenario(scenario: Scenario, seed: int) -> Verdict:
     return judge_facts(scenario, seed, cluster.facts, final_logs)
 
 
-def judge_facts(
-    scenario: Scenario, seed: int, facts: Facts, final_logs: Mapping[TopicPartition, FinalLog]
-) -> Verdict:
+def judge_facts(scenario: Scenario, seed: int, facts: Facts, final_logs: Mapping[TopicPartition, FinalLog]) -> Verdict:
     verdict = Verdict(scenario, seed, facts)
     by_partition: dict[TopicPartition, list[SentRecord]] = {}
     for record in facts.records.values():
@@ -161,9 +159,7 @@ class _Judgement:
             verdict.doubled += len(offsets) - 1
             reason = tuple(doubled_reason(record, self._facts))
             title = verdict.facts.title
-            self.doubled.append(
-                DoubledRecord(partition=title, record=record.id, offsets=tuple(offsets), reason=reason)
-            )
+            self.doubled.append(DoubledRecord(partition=title, record=record.id, offsets=tuple(offsets), reason=reason))
         if not offsets and record.id in self._facts.appends and not self._was_deleted(record):
             self.gone.add(record.id)
         if record.acknowledged is None:

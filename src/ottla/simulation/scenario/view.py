@@ -27,7 +27,7 @@ def connection(broker: NodeId, timeout_ms: float, *, in_flight: int = 5) -> Node
     )
 
 
-class ClusterView:
+class ClientView:
     def __init__(self, brokers: Sequence[NodeId], topics: Sequence[str], seed: int) -> None:
         self._brokers = list(brokers)
         random.Random(seed).shuffle(self._brokers)  # noqa: S311 - a simulation must be repeatable

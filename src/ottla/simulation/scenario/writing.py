@@ -32,7 +32,11 @@ _DEFAULTS = {
 
 
 def scenario_text(scenario: Scenario, title: str) -> str:
-    parts = [f"# {title}\n", _section("run", scenario.run, {}), _section("cluster", scenario.cluster, scenario.cluster.properties)]
+    parts = [
+        f"# {title}\n",
+        _section("run", scenario.run, {}),
+        _section("cluster", scenario.cluster, scenario.cluster.properties),
+    ]
     parts += [_section("topic", topic, topic.settings) for topic in scenario.topics]
     parts += [_section("producer", producer, {}) for producer in scenario.producers]
     parts += [_section("consumer", consumer, {}) for consumer in scenario.consumers]
