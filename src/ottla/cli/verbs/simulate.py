@@ -52,7 +52,7 @@ def simulate(scenario: Path | None, *, seed: int | None, runs: int, save: Path |
         raise click.UsageError("--save writes a drawn scenario; remove SCENARIO or --save")
     try:
         plan = _scenario(scenario, seed, save)
-        failed = _run(plan, str(scenario) if scenario is not None else f"seed {seed}", seed, runs, output)
+        failed = _run(plan, str(scenario) if scenario is not None else "drawn scenario", seed, runs, output)
     except ScenarioError as error:
         click.echo(f"ottla: {visible(str(error), lines=True)}", err=True)
         sys.exit(2)

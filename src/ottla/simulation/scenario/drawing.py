@@ -36,15 +36,7 @@ def draw_scenario(seed: int) -> Scenario:
         ),
         topics=topics,
         producers=tuple(_producer(dice, number, topic) for number, topic in enumerate(topics, 1)),
-        consumers=(
-            ConsumerPlan(
-                name="consumer-1",
-                topic=topics[0].name,
-                group=dice.choice(["", "readers"]),
-                members=1,
-                commit_ms=2_000.0,
-            ),
-        ),
+        consumers=(_consumer(dice, topics[0]),),
         faults=tuple(sorted(_faults(dice, topics), key=lambda fault: fault.at_ms)),
     )
 
@@ -72,6 +64,12 @@ def _producer(dice: random.Random, number: int, topic: TopicPlan) -> ProducerPla
         request_timeout_ms=dice.choice([2_000.0, 10_000.0]),
         delivery_timeout_ms=60_000.0,
     )
+
+
+def _consumer(dice: random.Random, topic: TopicPlan) -> ConsumerPlan:
+    if dice.random() < 0.5:
+        return ConsumerPlan(name="consumer-1", topic=topic.name)
+    return ConsumerPlan(name="consumer-1", topic=topic.name, group="readers", commit_ms=2_000.0)
 
 
 def _faults(dice: random.Random, topics: tuple[TopicPlan, ...]) -> list[FaultPlan]:

@@ -44,6 +44,8 @@ class Lines:
         return self
 
     def line(self, section: str, number: int, key: str) -> int | None:
+        if not section:  # a key before the first header, or the header of an unknown section
+            return self._lines.get(("", 0, key), self._lines.get((key, 1, "")))
         line = self._lines.get((section, number, key))
         return line if line is not None else self._lines.get((section, number, ""))
 

@@ -237,7 +237,9 @@ def _partition_tree(partition: PartitionVerdict) -> dict[str, Any]:
         "below_min_isr_seconds": _s(partition.below_min_isr_ms),
         "log_start": partition.final.start,
         "log_end": partition.final.end,
-        "elections": {kind: partition.elections(kind) for kind in ("clean", "last leader", "unclean")},
+        "elections": {
+            kind.replace(" ", "_"): partition.elections(kind) for kind in ("clean", "last leader", "unclean")
+        },
         "leaders": [
             {
                 "epoch": term.epoch,

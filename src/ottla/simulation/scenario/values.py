@@ -53,7 +53,7 @@ def duration(low_ms: float, high_ms: float, *, signed: bool = False) -> Reader:
             raise place.error(f'{shown(value)} is not a time; write a number and a unit: "250ms", "3s", "2m"', key)
         if match[3] not in _UNITS:
             raise place.error(f"{shown(value)}: unknown unit {shown(match[3])}; units are ms, s, m and h", key)
-        milliseconds = float(match[2]) * _UNITS[match[3]]
+        milliseconds = round(float(match[2]) * _UNITS[match[3]], 3)
         if not low_ms <= milliseconds <= high_ms:
             raise place.error(
                 f"{shown(value)} is out of range; write a time from {time_text(low_ms)} to {time_text(high_ms)}", key
