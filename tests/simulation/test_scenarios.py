@@ -210,6 +210,16 @@ def test_a_partition_without_a_leader_is_out_of_reach_and_not_lost() -> None:
     assert verdict.failed
 
 
+def test_a_producer_gives_up_after_its_delivery_timeout() -> None:
+    """With an ISR below min.insync.replicas nothing is acknowledged; what the log has then is no loss."""
+    text = SMALL.replace("[[producer]]", "min.insync.replicas = 3\n[[producer]]\ndelivery_timeout = '1s'")
+    verdict = run(text + "\n[[fault]]\nat = '3s'\nkind = 'stop'\ntarget = 'follower of orders-0'\nfor = '4s'\n")
+    assert verdict.total("given_up") > 50
+    assert verdict.total("acknowledged") + verdict.total("given_up") == verdict.total("sent") == 200
+    assert not verdict.failed
+    assert "Given up: orders-0" in "\n".join(verdict_lines("test.toml", verdict))
+
+
 def test_acks_0_loses_without_an_answer() -> None:
     text = SMALL.replace("[[producer]]", "[[producer]]\nacks = 0")
     verdict = run(text + "\n[[fault]]\nat = '3s'\nkind = 'pause'\ntarget = 'broker 1'\nfor = '5s'\n")

@@ -36,11 +36,7 @@ _COMMANDS = {
     "registry": ("ottla.cli.verbs.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.verbs.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "cluster": ("ottla.cli.verbs.cluster", "cluster", "Show a cluster and move partitions between its nodes."),
-    "connect": (
-        "ottla.cli.verbs.connect",
-        "connect",
-        "Run connectors that copy files and databases into topics, and topics into tables.",
-    ),
+    "connect": ("ottla.cli.verbs.connect", "connect", "Run connectors between topics, files, databases and tables."),
     "pipeline": ("ottla.cli.verbs.pipeline", "pipeline", "Run, start, stop and show data pipelines on Spark."),
     "sql": ("ottla.cli.verbs.sql", "sql", "Query topics in SQL, without a JVM."),
     "server": ("ottla.cli.verbs.server", "server", "Run one node from a server.properties file."),

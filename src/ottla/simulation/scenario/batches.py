@@ -27,6 +27,8 @@ class ProducerBatch:
     attempts: list[SendAttempt]
     sequence: int = -1
     under_way: bool = False
+    given_up: bool = False
+    """A later answer changes nothing."""
     retry_at_ms: float = 0.0
     tries: int = 0
     """Requests that reached a connection."""

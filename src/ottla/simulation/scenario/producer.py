@@ -64,6 +64,7 @@ class ScenarioProducer:
     async def run(self) -> None:
         await asyncio.sleep(self.plan.start_ms / 1000 - asyncio.get_running_loop().time())
         await self.view.refresh()
+        self.clients.spawn(self._expire())
         began_ms = self.now_ms()
         pause_s = max(1 / self.plan.rate, _LEAST_PAUSE_S)
         while self._created < self.plan.count and not self.stopped:
@@ -72,6 +73,12 @@ class ScenarioProducer:
                 self._create()
             next_ms = began_ms + self._created * 1000 / self.plan.rate
             await asyncio.sleep(max((next_ms - self.now_ms()) / 1000, pause_s / 2))
+
+    async def _expire(self) -> None:
+        while not self.done:
+            await asyncio.sleep(RETRY_S)
+            for lane in self._lanes:
+                lane.expire()
 
     def _create(self) -> None:
         number = self._created
@@ -209,6 +216,8 @@ class Lane:
             self._give_up(batch, error.name)
 
     def _acknowledged(self, batch: ProducerBatch, broker: NodeId, base_offset: int) -> None:
+        if batch.given_up:
+            return
         now_ms = self._producer.now_ms()
         for index, record in enumerate(batch.records):
             record.acknowledged = ProducerAck(now_ms, broker, base_offset + index if base_offset >= 0 else -1)
@@ -217,6 +226,8 @@ class Lane:
 
     async def _again(self, batch: ProducerBatch, reason: str) -> None:
         """Send the batch again after a pause, or give up."""
+        if batch.given_up:
+            return
         now_ms = self._producer.now_ms()
         if now_ms - batch.created_ms >= self._plan.delivery_timeout_ms or batch.tries > self._plan.retries:
             self._give_up(batch, reason)
@@ -234,16 +245,24 @@ class Lane:
         self._leaderless = True
         while self._producer.view.leader(self.where) is None:
             await self._producer.view.refresh()
-            now_ms = self._producer.now_ms()
-            for batch in [batch for batch in self._batches if not batch.under_way]:
-                if now_ms - batch.created_ms >= self._plan.delivery_timeout_ms:
-                    self._give_up(batch, "no leader")
         self._leaderless = False
         self.pump()
 
+    def expire(self) -> None:
+        """delivery.timeout.ms counts from the creation of a record, whether the record was sent or not."""
+        before_ms = self._producer.now_ms() - self._plan.delivery_timeout_ms
+        for batch in [batch for batch in self._batches if batch.created_ms <= before_ms]:
+            self._give_up(batch, batch.attempts[-1].answer or "no answer" if batch.attempts else "no leader")
+        while self._waiting and self._waiting[0].created_ms <= before_ms:
+            record = self._waiting.popleft()
+            record.failed_ms, record.failure = self._producer.now_ms(), "not sent in time"
+
     def _give_up(self, batch: ProducerBatch, reason: str) -> None:
+        if batch.given_up:
+            return
         for record in batch.records:
             record.failed_ms, record.failure = self._producer.now_ms(), reason
+        batch.given_up = True
         self._batches.remove(batch)
         self._renumbering = self._plan.idempotence  # the sequence has a gap
         self.pump()

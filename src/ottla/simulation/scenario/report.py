@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CHART_COLUMNS = 60
 MAX_REASONS = 20
 MAX_TIMELINE = 200
+_TITLES = {"surplus": "stored unacknowledged", "given_up": "given up"}
 _LEGEND = "digit: broker that leads; -: no leader; x: clients cannot reach the leader; ^: a fault"
 
 
@@ -65,9 +66,9 @@ def _partition_row(partition: PartitionVerdict) -> dict[str, str]:
         "below min isr": seconds(partition.below_min_isr_ms),
         "elections": ", ".join(text for text in elections if text != "0 last leader"),
     }
-    for name in ("unreachable", "deleted", "surplus"):
+    for name in ("unreachable", "deleted", "given_up", "surplus"):
         if getattr(partition, name):
-            row[{"surplus": "stored unacknowledged"}.get(name, name)] = f"{getattr(partition, name):,}"
+            row[_TITLES.get(name, name)] = f"{getattr(partition, name):,}"
     return row
 
 
@@ -122,8 +123,23 @@ def _reason_lines(verdict: Verdict) -> list[str]:
     for doubled in verdict.doubled[:MAX_REASONS]:
         lines += ["", f"Doubled: {doubled.partition}, {doubled.record} at offsets {ranges(doubled.offsets)}"]
         lines += [f"  - {sentence}" for sentence in doubled.reason]
+    lines += _given_up_lines(verdict)
     hidden = max(0, len(verdict.lost) - MAX_REASONS) + max(0, len(verdict.doubled) - MAX_REASONS)
     return [*lines, "", f"{hidden} more reasons: use -o json"] if hidden else lines
+
+
+def _given_up_lines(verdict: Verdict) -> list[str]:
+    """The last errors of records that producers gave up."""
+    errors: dict[tuple[str, str], list[float]] = {}
+    for record in verdict.facts.records.values():
+        if record.failed_ms >= 0:
+            title = verdict.facts.partitions[record.where].title
+            errors.setdefault((title, record.failure), []).append(record.failed_ms)
+    lines = [
+        f"Given up: {title}, {_count(len(times))} from {seconds(min(times))} on, last error: {error}"
+        for (title, error), times in errors.items()
+    ]
+    return ["", *lines[:MAX_REASONS]] if lines else []
 
 
 def _timeline(verdict: Verdict) -> Iterable[str]:
@@ -185,7 +201,7 @@ def verdict_tree(name: str, verdict: Verdict) -> dict[str, Any]:
             total: verdict.total(total)
             for total in (
                 "sent", "acknowledged", "committed", "lost", "committed_and_lost", "doubled", "reordered", "deleted",
-                "unreachable", "surplus",
+                "unreachable", "given_up", "surplus",
             )
         },
         "partitions": [_partition_tree(partition) for partition in verdict.partitions],
@@ -231,7 +247,7 @@ def _partition_tree(partition: PartitionVerdict) -> dict[str, Any]:
     counts = ("sent", "acknowledged", "committed", "lost", "committed_and_lost", "doubled", "reordered", "deleted")
     return {
         "partition": partition.facts.title,
-        **{name: getattr(partition, name) for name in (*counts, "unreachable", "surplus")},
+        **{name: getattr(partition, name) for name in (*counts, "unreachable", "given_up", "surplus")},
         "unavailable": [[_s(i.first_ms), _s(i.end_ms)] for i in partition.facts.unavailable],
         "unavailable_seconds": _s(partition.unavailable_ms),
         "below_min_isr_seconds": _s(partition.below_min_isr_ms),

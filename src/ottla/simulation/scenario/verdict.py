@@ -57,6 +57,8 @@ class PartitionVerdict:
     """Acknowledged, and removed by retention or compaction."""
     unreachable: int = 0
     """Acknowledged, on the disk of a replica, and the partition has no leader."""
+    given_up: int = 0
+    """The producer got no acknowledgement in time."""
     surplus: int = 0
     """Stored, although the producer got no acknowledgement."""
 
@@ -163,6 +165,7 @@ class _Judgement:
         if not offsets and record.id in self._facts.appends and not self._was_deleted(record):
             self.gone.add(record.id)
         if record.acknowledged is None:
+            verdict.given_up += record.failed_ms >= 0
             verdict.surplus += bool(offsets)
             return
         verdict.acknowledged += 1
