@@ -70,6 +70,7 @@ docs: setup  ## rewrite the generated pages of docs/
 	@$(PY) -m tools.metrics_docs
 	@$(PY) -m tools.state_docs
 	@$(PY) -m tools.seeds_docs
+	@$(PY) -m tools.simulate_docs
 	@set -- bench/results/*.json; test ! -e "$$1" || $(PY) -m bench --docs --from "$$@" --floor bench/results/floor/*.json
 
 lock: setup  ## resolve the locks again (uv; no addresses are written)
