@@ -137,7 +137,7 @@ def test_compaction_goes_on_with_the_others(tmp_path: Path, code: int) -> None:
 def housekeeping(store: LogStore) -> Housekeeping:
     clock = HandClock()
     replicas = Replicas(1, store, clock, lambda _topic: CONFIG)
-    return Housekeeping(load(PROPERTIES), clock, store, replicas, Cleaner(store, clock))
+    return Housekeeping(load(PROPERTIES), clock, store, replicas, Cleaner(store, clock), timers=FakeTimers())
 
 
 def test_flush_ms_goes_on_with_the_others(tmp_path: Path, code: int) -> None:
