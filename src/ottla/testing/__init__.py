@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from ottla.testing.faults import Fault
     from ottla.testing.groups import WaitError
     from ottla.testing.names import Namespace
-    from ottla.testing.records import Record
+    from ottla.frames.records import Record
     from ottla.testing.unittest_mixin import BrokerMixin
 
 __all__ = ["Broker", "BrokerMixin", "Fault", "Namespace", "Record", "WaitError"]
 
 _MODULES = {
-    "Broker": "broker",
-    "BrokerMixin": "unittest_mixin",
-    "Fault": "faults",
-    "Namespace": "names",
-    "Record": "records",
-    "WaitError": "groups",
+    "Broker": "ottla.testing.broker",
+    "BrokerMixin": "ottla.testing.unittest_mixin",
+    "Fault": "ottla.testing.faults",
+    "Namespace": "ottla.testing.names",
+    "Record": "ottla.frames.records",
+    "WaitError": "ottla.testing.groups",
 }
 
 
@@ -35,4 +35,4 @@ def __getattr__(name: str) -> Any:
     """Imports the node with the first use of a name: every run of pytest imports this package for the plugin."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"ottla.testing.{_MODULES[name]}"), name)
+    return getattr(import_module(_MODULES[name]), name)

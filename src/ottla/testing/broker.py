@@ -19,6 +19,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.env.logging import configure_if_nobody_did
 from ottla.server.run import new_event_loop
+from ottla.frames.records import Decoding, Record, read_topic
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import KIT_CLIENT
 from ottla.testing.layout import INTERNAL, LOGINS, MOST_NODES, plan
@@ -26,7 +27,7 @@ from ottla.testing.links import Links
 from ottla.testing.names import Namespace, fresh_name
 from ottla.testing.node_faults import Faults
 from ottla.testing.node_thread import NodeThread
-from ottla.testing.records import Decoding, Record, as_snapshot, read_topic
+from ottla.testing.snapshots import as_snapshot
 
 if TYPE_CHECKING:
     from ottla.server.node import Node

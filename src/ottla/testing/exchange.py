@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import KIT_CLIENT
 from ottla.testing.groups import WaitError
-from ottla.testing.records import Decoding, Record
+from ottla.frames.records import Decoding, Record
 
 _FLUSH_S = 30.0
 _POLL_S = 0.2

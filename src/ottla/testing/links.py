@@ -61,7 +61,7 @@ class LinkedLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self._links = links
         self._node = node
-        self._transports: weakref.WeakKeyDictionary[asyncio.Transport, int] = weakref.WeakKeyDictionary()
+        self._to_nodes: weakref.WeakKeyDictionary[asyncio.Transport, int] = weakref.WeakKeyDictionary()
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
@@ -69,13 +69,13 @@ class LinkedLoop(asyncio.SelectorEventLoop):
         if not self._links.reaches(self._node, port):
             raise OSError(errno.EHOSTUNREACH, f"the test has cut the link to {host}:{port}")
         transport, protocol = await super().create_connection(protocol_factory, host, port, **options)
-        self._transports[transport] = port
+        self._to_nodes[transport] = port
         if not self._links.reaches(self._node, port):  # cut meanwhile
             transport.abort()
         return transport, protocol
 
     def break_connections(self) -> None:
         """Break the connections whose link is cut."""
-        for transport, port in list(self._transports.items()):
+        for transport, port in list(self._to_nodes.items()):
             if not self._links.reaches(self._node, port):
                 transport.abort()

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from ottla.env.seams import Storage
     from ottla.testing.clock import BrokerClock
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+"""A loaded machine elects a controller late."""
 STOP_TIMEOUT_S = 30.0
 
 
