@@ -104,6 +104,7 @@ class NodeThread:
         """Wait for the future of `begin`. A failed or interrupted start leaves no thread behind."""
         try:
             self._node = started.result(START_TIMEOUT_S)
+            self._pin_ports(self._node)
         finally:
             if self._node is None:
                 self.stop()
@@ -120,8 +121,6 @@ class NodeThread:
         """Without `clean`: no handover, no markers of a clean end. What was written stays written."""
         self.resume()
         thread, self._thread = self._thread, None
-        if self._node is not None:
-            self._pin_ports(self._node)
         self._node = None
         self._clean = clean
         self.end_soon()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 from collections.abc import Sequence
 
 from ottla.system.processes import own_command
@@ -16,8 +17,15 @@ STOP_TIMEOUT_S = 15
 
 
 class Companions:
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet`: what the companions print goes to the standard error."""
+        self._output = sys.stderr if quiet else None
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def all_run(self) -> bool:
+        """Whether no companion has ended."""
+        return all(process.poll() is None for process in self._processes)
 
     def start(self, arguments: Sequence[str]) -> None:
         """`arguments` are those of an `ottla` command that ends with its standard input."""
@@ -25,7 +33,7 @@ class Companions:
         # node gets it, and stops its companions in order.
         self._processes.append(
             subprocess.Popen(  # noqa: S603 - see above
-                own_command(*arguments), stdin=subprocess.PIPE, start_new_session=True
+                own_command(*arguments), stdin=subprocess.PIPE, stdout=self._output, start_new_session=True
             )
         )
 

@@ -48,14 +48,16 @@ def up(
     registry_port: int | None = None,
     console_port: int | None = None,
     allow_open: bool = False,
+    companions: Companions | None = None,
+    greet: Callable[[Node], None] | None = None,
 ) -> int:
-    """The exit code. A port of None beside: no schema registry, no console."""
+    """The exit code. A port of None beside: no schema registry, no console. `greet` replaces the lines about the node."""
     file = directory / "server.properties"
     near_host = host or DEFAULT_HOST
-    companions = Companions()
+    companions = Companions() if companions is None else companions
 
     def started(node: Node) -> None:
-        _greet(node)
+        (greet or _greet)(node)
         if registry_port is not None:
             companions.start([*registry_command(node.bootstrap_servers, near_host, registry_port), *opened])
         if console_port is not None:
