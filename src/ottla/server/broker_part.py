@@ -127,8 +127,7 @@ class BrokerPart:
 
     def _make_replicas(self) -> Replicas:
         config = self._config
-        context = ReplicaContext(
-            config.node_id, self._machine.liveness or self._clock, config.replica_lag_time_max_ms)
+        context = ReplicaContext(config.node_id, self._machine.liveness or self._clock, config.replica_lag_time_max_ms)
         settings = FetcherSettings(
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,

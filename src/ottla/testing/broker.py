@@ -261,9 +261,7 @@ class Broker:
         from ottla.client.topics import create_topic
 
         with self._kit_cluster() as cluster:
-            create_topic(
-                cluster, name, partitions=partitions, replication_factor=replication_factor, configs=settings
-            )
+            create_topic(cluster, name, partitions=partitions, replication_factor=replication_factor, configs=settings)
         self._wait_for_metadata(name)
 
     def _wait_for_metadata(self, topic: str) -> None:

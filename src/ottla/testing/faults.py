@@ -113,9 +113,7 @@ class RequestFaults:
 
     def lose_acks(self, times: int | None = 1, *, probability: float = 1.0, node: int | None = None) -> Fault:
         """The node writes the records of a Produce request, and the connection breaks before the acknowledgement."""
-        return self._add(
-            Fault(kind="lose_acks", api=ApiKey.PRODUCE, times=times, probability=probability, node=node)
-        )
+        return self._add(Fault(kind="lose_acks", api=ApiKey.PRODUCE, times=times, probability=probability, node=node))
 
     def clear(self) -> None:
         """Remove all faults of requests."""
@@ -158,9 +156,7 @@ class FaultyDispatcher(Dispatcher):
         super().__init__(broker, served, slices)
         self._faults = faults
 
-    def _handled(
-        self, route: Route, context: RequestContext[NodePlane], request: Message, size: int
-    ) -> Answer[Any]:
+    def _handled(self, route: Route, context: RequestContext[NodePlane], request: Message, size: int) -> Answer[Any]:
         exempt = context.client_id == KIT_CLIENT or _of_a_node(context, request)
         faults = [] if exempt else self._faults.next(route.api_key, self.broker.node_id)
         if not faults:
@@ -197,7 +193,7 @@ def _of_a_node(context: RequestContext[NodePlane], request: Message) -> bool:
 
 
 def _api(api: str | int) -> ApiKey:
-    """"Produce", "produce", "INIT_PRODUCER_ID", "InitProducerId" and the number are accepted."""
+    """ "Produce", "produce", "INIT_PRODUCER_ID", "InitProducerId" and the number are accepted."""
     if isinstance(api, int):
         return ApiKey(api)
     plain = api.replace("_", "").upper()

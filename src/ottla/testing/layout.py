@@ -73,9 +73,7 @@ def plan(directory: Path, count: int, auth: Mapping[str, str], properties: Mappi
             **_scaled(_CLUSTER, count),
             "process.roles": "broker,controller" if controls else "broker",
             "controller.quorum.voters": voters,
-            "listeners": ",".join(
-                f"{name}://{HOST}:{port}" for name, port in zip(listeners, own_ports, strict=False)
-            ),
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in zip(listeners, own_ports, strict=False)),
             "node.id": str(node_id),
             "log.dirs": str(directory / f"node-{node_id}"),
         }

@@ -53,4 +53,3 @@ class Namespace:
                 except KafkaError as error:
                     if error.code != ErrorCode.NON_EMPTY_GROUP:
                         raise
-
