@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,22 +18,6 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.cli.verbs.up import up
 from tests.robustness.server_process import environment
-
-PARENT = """
-const { spawn } = require("node:child_process");
-const { createInterface } = require("node:readline");
-const [python] = process.argv.slice(2);
-const ottla = spawn(python, ["-m", "ottla", "up", "--ephemeral", "--print-json", "--no-console"], {
-  stdio: ["pipe", "pipe", "inherit"],
-});
-createInterface({ input: ottla.stdout }).once("line", async (line) => {
-  const { bootstrap_servers, registry, pid } = JSON.parse(line);
-  const subjects = await (await fetch(`${registry}/subjects`)).json();
-  console.log(JSON.stringify({ bootstrap_servers, subjects, same: pid === ottla.pid }));
-  ottla.stdin.end();
-});
-ottla.on("exit", (code) => { process.exitCode = code; });
-"""
 
 
 @contextmanager
@@ -108,21 +91,3 @@ def test_options_that_do_not_fit(options, words):
     done = CliRunner().invoke(up, options)
     assert done.exit_code == 2
     assert words in done.output
-
-
-@pytest.mark.interop
-def test_from_node(tmp_path):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed")
-    (tmp_path / "parent.js").write_text(PARENT)
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    done = subprocess.run(
-        [node, str(tmp_path / "parent.js"), sys.executable],
-        env={**environment(), "TMPDIR": str(folder)}, capture_output=True, text=True, timeout=170, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert (answer["subjects"], answer["same"]) == ([], True)
-    assert list(folder.iterdir()) == []

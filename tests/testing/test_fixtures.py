@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 from tests.robustness.server_process import environment
 
 PROJECT = """

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ottla.frames.connecting import registry_url, wire_settings
-from ottla.frames.libraries import library
 from ottla.frames.records import Decoding, Record, TopicReader
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.topics import READ_COMMITTED
@@ -63,7 +63,7 @@ class TopicData:
     def to_arrow(self) -> pa.Table:
         """A `pyarrow.Table`. Raises UserError without pyarrow, and TableError if the topic cannot be read."""
         if self._table is None:
-            library("pyarrow", "ottla.read")
+            require("ottla.read", "pyarrow")
             with self._reader() as reader:
                 starts, ends = self._places(reader, self._start, EARLIEST), self._places(reader, self._end, LATEST)
                 last = reader.offsets(LATEST)
@@ -74,20 +74,22 @@ class TopicData:
 
     def pandas(self) -> pd.DataFrame:
         """A `pandas.DataFrame`."""
-        library("pandas", "ottla.read(...).pandas()")
+        require("ottla.read(...).pandas()", "pandas")
         return self.to_arrow().to_pandas()
 
     def polars(self) -> pl.DataFrame:
         """A `polars.DataFrame`."""
-        polars = library("polars", "ottla.read(...).polars()")
-        frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
-        return frame
+        require("ottla.read(...).polars()", "polars")
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow())
 
     def duckdb(self) -> duckdb.DuckDBPyRelation:
         """A relation of DuckDB: `.filter(...)`, `.aggregate(...)`, `.sql(...)`."""
-        duckdb_module = library("duckdb", "ottla.read(...).duckdb()")
-        relation: duckdb.DuckDBPyRelation = duckdb_module.from_arrow(self.to_arrow())
-        return relation
+        require("ottla.read(...).duckdb()", "duckdb")
+        import duckdb as database
+
+        return database.from_arrow(self.to_arrow())
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """Decoded records from `start` on, as they come. Without `end`, the iteration waits for new records for ever."""

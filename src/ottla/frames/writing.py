@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from ottla.frames.connecting import producer_settings
-from ottla.frames.libraries import library
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 
 _FLUSH_S = 60.0
@@ -72,7 +72,10 @@ def _rows(frame: Any) -> Iterator[Mapping[str, Any]]:
     """The rows of whatever has Arrow data, else the items of an iterable."""
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas":
-        frame = library("pyarrow", "ottla.write of a pandas frame").Table.from_pandas(frame, preserve_index=False)
+        require("ottla.write of a pandas frame", "pyarrow")
+        import pyarrow as pa
+
+        frame = pa.Table.from_pandas(frame, preserve_index=False)
     elif module == "polars":
         yield from frame.iter_rows(named=True)
         return

@@ -23,10 +23,10 @@ from ottla.server.formatting.storage import open_storage
 from ottla.system.hangups import Hangups
 
 if TYPE_CHECKING:
-    from ottla.env.config.broker.config import BrokerConfig
     from ottla.broker.apis import ServedApi
     from ottla.broker.planes import NodePlane
     from ottla.broker.slices import Slices
+    from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, RandomSource, Storage, Timers
     from ottla.runtime.listener import HangupWatch
 

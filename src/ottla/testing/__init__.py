@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.frames.records import Record
     from ottla.testing.broker import Broker
     from ottla.testing.faults import Fault
     from ottla.testing.groups import WaitError
     from ottla.testing.names import Namespace
-    from ottla.frames.records import Record
     from ottla.testing.unittest_mixin import BrokerMixin
 
 __all__ = ["Broker", "BrokerMixin", "Fault", "Namespace", "Record", "WaitError"]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ottla.client.cluster import Cluster
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.env.logging import configure_if_nobody_did
-from ottla.server.run import new_event_loop
 from ottla.frames.records import Decoding, Record, read_topic
+from ottla.server.run import new_event_loop
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import KIT_CLIENT
 from ottla.testing.layout import INTERNAL, LOGINS, MOST_NODES, plan

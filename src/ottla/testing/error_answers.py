@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.authorization.refusals import refuse
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ottla.protocol.generated.find_coordinator_response import FindCoordinatorResponse
     from ottla.protocol.generated.list_offsets_request import ListOffsetsRequest
     from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
-    from ottla.protocol.generated.metadata_request import MetadataRequest
     from ottla.protocol.generated.metadata_response import MetadataResponse
     from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequest
     from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponse
@@ -29,7 +29,20 @@ if TYPE_CHECKING:
 def can_answer(api_key: ApiKey) -> bool:
     """Whether an error can be injected into the API."""
     response = response_class(api_key)()
-    return api_key in _IN_PARTS or hasattr(response, "error_code") or api_key in _BY_REFUSAL
+    return (
+        api_key in _IN_PARTS or api_key == ApiKey.METADATA or hasattr(response, "error_code") or api_key in _BY_REFUSAL
+    )
+
+
+def with_error(answer: MetadataResponse, code: ErrorCode) -> MetadataResponse:
+    """The brokers of the answer, and each of its topics with `code`: a client without brokers could not ask again."""
+    from ottla.protocol.generated.metadata_response import MetadataResponseTopic
+
+    copied = copy(answer)  # the node may answer others with the same object
+    copied.topics = [
+        MetadataResponseTopic(int(code), topic.name, topic.topic_id, topic.is_internal) for topic in answer.topics
+    ]
+    return copied
 
 
 def error_answer(request: Message, code: ErrorCode) -> Any:
@@ -62,14 +75,6 @@ def _fetch(_request: FetchRequest, code: int) -> FetchResponse:
     from ottla.protocol.generated.fetch_response import FetchResponse
 
     return FetchResponse(error_code=code)
-
-
-def _metadata(request: MetadataRequest, code: int) -> MetadataResponse:
-    from ottla.protocol.generated.metadata_response import MetadataResponse, MetadataResponseTopic
-
-    return MetadataResponse(
-        topics=[MetadataResponseTopic(code, topic.name, topic.topic_id) for topic in request.topics or ()]
-    )
 
 
 def _list_offsets(request: ListOffsetsRequest, code: int) -> ListOffsetsResponse:
@@ -106,7 +111,6 @@ def _find_coordinator(request: FindCoordinatorRequest, code: int) -> FindCoordin
 _IN_PARTS: dict[ApiKey, Callable[[Any, int], Message]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
-    ApiKey.METADATA: _metadata,
     ApiKey.LIST_OFFSETS: _list_offsets,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,

@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from ottla.frames.records import Decoding, Record
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import KIT_CLIENT
 from ottla.testing.groups import WaitError
-from ottla.frames.records import Decoding, Record
 
 _FLUSH_S = 30.0
 _POLL_S = 0.2
@@ -47,7 +47,7 @@ class Exchange:
             if error is not None:
                 failures.append(error)
 
-        place = {} if partition is None else {"partition": partition}
+        place: Any = {} if partition is None else {"partition": partition}
         count = 0
         for value in values:
             self._producer.produce(
@@ -79,10 +79,11 @@ class Exchange:
                 if time.monotonic() > deadline:
                     raise WaitError(f"{len(records)} of {count} records of {topic} came in {timeout_s:g} s")
                 for message in consumer.consume(count - len(records), _POLL_S):
-                    if message.error() is not None and not message.error().retriable():
-                        raise KafkaException(message.error())
-                    if message.error() is None:
+                    error = message.error()
+                    if error is None:
                         records.append(_record(message, decoding))
+                    elif not error.retriable():
+                        raise KafkaException(error)
             if records:
                 consumer.commit(asynchronous=False)
         finally:

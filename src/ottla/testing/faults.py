@@ -19,8 +19,9 @@ from ottla.broker.deferred import Answer, Resolution
 from ottla.broker.dispatch import Dispatcher, Route
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.generated.metadata_response import MetadataResponse
 from ottla.protocol.primitives import Message
-from ottla.testing.error_answers import can_answer, error_answer
+from ottla.testing.error_answers import can_answer, error_answer, with_error
 
 if TYPE_CHECKING:
     from ottla.broker.apis import ServedApi
@@ -162,7 +163,12 @@ class FaultyDispatcher(Dispatcher):
         if not faults:
             return super()._handled(route, context, request, size)
         errors = [fault for fault in faults if fault.kind == "error"]
-        answer = _refused(request, errors[0].code) if errors else super()._handled(route, context, request, size)
+        if errors and route.api_key != ApiKey.METADATA:
+            answer = _refused(request, errors[0].code)
+        else:
+            answer = super()._handled(route, context, request, size)
+            if errors and isinstance(answer, MetadataResponse):
+                answer = with_error(answer, errors[0].code)
         if answer is None:  # acks=0: the client expects no answer
             return None
         lost = any(fault.kind == "lose_acks" for fault in faults)
@@ -193,7 +199,7 @@ def _of_a_node(context: RequestContext[NodePlane], request: Message) -> bool:
 
 
 def _api(api: str | int) -> ApiKey:
-    """ "Produce", "produce", "INIT_PRODUCER_ID", "InitProducerId" and the number are accepted."""
+    """The names "Produce", "produce", "INIT_PRODUCER_ID", "InitProducerId" and the number are accepted."""
     if isinstance(api, int):
         return ApiKey(api)
     plain = api.replace("_", "").upper()

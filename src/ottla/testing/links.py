@@ -63,9 +63,7 @@ class LinkedLoop(asyncio.SelectorEventLoop):
         self._node = node
         self._to_nodes: weakref.WeakKeyDictionary[asyncio.Transport, int] = weakref.WeakKeyDictionary()
 
-    async def create_connection(  # type: ignore[override]
-        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
-    ) -> Any:
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         if not self._links.reaches(self._node, port):
             raise OSError(errno.EHOSTUNREACH, f"the test has cut the link to {host}:{port}")
         transport, protocol = await super().create_connection(protocol_factory, host, port, **options)

@@ -22,12 +22,12 @@ class BrokerMixin:
     broker: ClassVar[Broker]
 
     @classmethod
-    def setUpClass(cls) -> None:  # noqa: N802 - the name of unittest
+    def setUpClass(cls) -> None:
         cls.broker = Broker(**cls.broker_options).start()
         cls.addClassCleanup(cls.broker.stop)  # type: ignore[attr-defined]  # a method of TestCase
         super().setUpClass()  # type: ignore[misc]  # a method of TestCase
 
-    def tearDown(self) -> None:  # noqa: N802 - the name of unittest
+    def tearDown(self) -> None:
         """No fault outlives its test."""
         self.broker.faults.clear()
         super().tearDown()  # type: ignore[misc]  # a method of TestCase

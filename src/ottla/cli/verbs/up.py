@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -68,7 +68,7 @@ def up(
         _up_ephemeral(nodes, registry=registry, console=console, print_json=print_json)
     if print_json:
         raise click.UsageError("--print-json needs --ephemeral")
-    beside = {
+    beside: Any = {
         "registry_port": registry_port if registry else None,
         "console_port": console_port if console else None,
     }
