@@ -16,9 +16,9 @@ def cluster():
         yield broker
 
 
-def isr(broker: Broker, topic: str) -> list[int]:
+def isr(broker: Broker, topic: str, partition: int = 0) -> list[int]:
     metadata = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(topic, timeout=60)
-    return sorted(metadata.topics[topic].partitions[0].isrs)
+    return sorted(metadata.topics[topic].partitions[partition].isrs)
 
 
 def test_a_killed_leader(cluster):
@@ -40,15 +40,16 @@ def test_a_killed_leader(cluster):
 
 
 def test_a_cut_link(cluster):
-    topic = cluster.topic()
-    until(lambda: isr(cluster, topic) == [1, 2, 3])
-    leader = cluster.leader_of(topic)
-    follower = next(node for node in (1, 2, 3) if node != leader)
+    topic = cluster.topic(partitions=3)
+    controller = cluster.controller
+    leaders = {partition: cluster.leader_of(topic, partition) for partition in range(3)}
+    partition, leader = next((partition, leader) for partition, leader in leaders.items() if leader != controller)
+    follower = next(node for node in (1, 2, 3) if node not in {leader, controller})
     cluster.faults.partition(leader, follower)
-    until(lambda: len(isr(cluster, topic)) == 2)
-    cluster.produce(topic, "x")  # min.insync.replicas is 2
+    until(lambda: isr(cluster, topic, partition) == sorted([leader, controller]))
+    cluster.produce(topic, "x", partition=partition)  # min.insync.replicas is 2
     cluster.faults.heal()
-    until(lambda: isr(cluster, topic) == [1, 2, 3])
+    until(lambda: isr(cluster, topic, partition) == [1, 2, 3])
     assert [record.value for record in cluster.records(topic)] == ["x"]
 
 

@@ -208,10 +208,11 @@ class Broker:
             self._registry.stop()
             self._registry = None
         self.faults.clear()
+        clean = self._count == 1 or not self._temporary  # nodes that end together have nobody to hand over to
         for thread in self.nodes:
-            thread.end_soon()
+            thread.end_soon(clean=clean)
         for thread in self.nodes:
-            thread.stop()
+            thread.stop(clean=clean)
         self._nodes.clear()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -287,6 +288,15 @@ class Broker:
 
         with self._kit_cluster() as cluster:
             return leaders_of(cluster, [topic])[topic, partition]
+
+    @property
+    def controller(self) -> int:
+        """The id of the node whose controller is active: the lowest, when nodes disagree for a moment."""
+        quorums = [thread.node.quorum for thread in self.nodes if thread.is_running]
+        controllers = sorted(quorum.leader_id for quorum in quorums if quorum is not None and quorum.leader_id >= 0)
+        if not controllers:
+            raise RuntimeError("no controller is active: the nodes are electing a controller, or do not run")
+        return controllers[0]
 
     # Records
 

@@ -109,8 +109,9 @@ class NodeThread:
             if self._node is None:
                 self.stop()
 
-    def end_soon(self) -> None:
+    def end_soon(self, *, clean: bool = True) -> None:
         """Ask the node to stop, without waiting: the nodes of a cluster stop together."""
+        self._clean = clean
         self.resume()
         self._ended = True
         if self.loop is not None and self._stopping is not None:
@@ -119,11 +120,9 @@ class NodeThread:
 
     def stop(self, *, clean: bool = True) -> None:
         """Without `clean`: no handover, no markers of a clean end. What was written stays written."""
-        self.resume()
         thread, self._thread = self._thread, None
         self._node = None
-        self._clean = clean
-        self.end_soon()
+        self.end_soon(clean=clean)
         if thread is not None:
             thread.join(STOP_TIMEOUT_S)
         for sock in self._sockets.values():
