@@ -7,6 +7,7 @@ import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.log.removed import carried_out
@@ -137,7 +138,7 @@ def test_compaction_goes_on_with_the_others(tmp_path: Path, code: int) -> None:
 def housekeeping(store: LogStore) -> Housekeeping:
     clock = HandClock()
     replicas = Replicas(1, store, clock, lambda _topic: CONFIG)
-    return Housekeeping(load(PROPERTIES), clock, store, replicas, Cleaner(store, clock))
+    return Housekeeping(load(PROPERTIES), clock, store, replicas, Cleaner(store, clock), timers=SimpleNamespace())
 
 
 def test_flush_ms_goes_on_with_the_others(tmp_path: Path, code: int) -> None:

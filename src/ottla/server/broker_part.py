@@ -26,7 +26,6 @@ from ottla.replication.fetcher import FetcherSettings
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import Throttle
-from ottla.runtime.timers import LoopTimers
 from ottla.server.checks.record_threads import RecordThreads
 from ottla.server.cluster.controller_channel import ActiveControllerChannel
 from ottla.server.cluster.peers import BrokerPeers
@@ -64,7 +63,7 @@ class BrokerPart:
         self._machine = machine
         self._clock = machine.clock
         self._random = machine.random
-        self._timers = LoopTimers(asyncio.get_running_loop())
+        self._timers = machine.timers(asyncio.get_running_loop())
         self._housekeeping: Housekeeping | None = None
         self._imports: asyncio.Task[None] | None = None
         self._peers = BrokerPeers(lambda: self._config, quorum.publisher)
@@ -128,7 +127,7 @@ class BrokerPart:
 
     def _make_replicas(self) -> Replicas:
         config = self._config
-        context = ReplicaContext(config.node_id, self._clock, config.replica_lag_time_max_ms)
+        context = ReplicaContext(config.node_id, self._machine.liveness or self._clock, config.replica_lag_time_max_ms)
         settings = FetcherSettings(
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
@@ -203,6 +202,7 @@ class BrokerPart:
             broker.replicas,
             cleaner,
             self._eraser(),
+            timers=self._timers,
         )
         self._housekeeping.start()
         self._replication.start()

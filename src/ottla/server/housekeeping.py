@@ -17,7 +17,7 @@ from ottla.model.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
-    from ottla.env.seams import Clock
+    from ottla.env.seams import Clock, Timers
     from ottla.log.cleaner import Cleaner
     from ottla.log.compaction_output import BlockingSync
     from ottla.log.erasure import Eraser
@@ -53,6 +53,8 @@ class Housekeeping:
         replicas: Replicas,
         cleaner: Cleaner,
         eraser: Eraser | None = None,
+        *,
+        timers: Timers,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -60,6 +62,7 @@ class Housekeeping:
         self._replicas = replicas
         self._cleaner = cleaner
         self._eraser = eraser
+        self._timers = timers
         self._tasks: list[asyncio.Task[None]] = []
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
         """Only syncs run in these threads, so that a wait for the network never delays a sync."""
@@ -117,7 +120,7 @@ class Housekeeping:
     async def _repeat(
         self, interval_ms: int, duty: Callable[[], object], first_ms: int | None, idle_ms: int | None
     ) -> None:
-        await asyncio.sleep((interval_ms if first_ms is None else min(first_ms, interval_ms)) / 1000)
+        await self._pause(interval_ms if first_ms is None else min(first_ms, interval_ms))
         while True:
             busy: object = None
             try:
@@ -129,7 +132,16 @@ class Housekeeping:
             except Exception as error:  # a bug in one turn must not end retention or checkpoints for good
                 log.error("duty.failed", duty=getattr(duty, "__name__", str(duty)), exc_info=error)
             pause_ms = idle_ms if idle_ms is not None and not busy else interval_ms
-            await asyncio.sleep(pause_ms / 1000)
+            await self._pause(pause_ms)
+
+    async def _pause(self, pause_ms: float) -> None:
+        """A pause by the node's timers, which follow the clock that duties go by."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._timers.call_later(pause_ms, lambda: None if over.done() else over.set_result(None))
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     # Duties
 
@@ -199,7 +211,7 @@ class Housekeeping:
                 worked = await self._attempt(self._eraser.erase_next)
             if self._config.log_cleaner_enable and not worked:
                 worked = await self._attempt(self._cleaner.clean_next)
-            await asyncio.sleep(0 if worked else pause_ms / 1000)
+            await (asyncio.sleep(0) if worked else self._pause(pause_ms))
 
     async def _attempt(self, work: Callable[[], Generator[BlockingSync | None, None, object]]) -> bool:
         try:

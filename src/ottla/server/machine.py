@@ -14,16 +14,21 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from ottla.broker.dispatch import Dispatcher
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.listener import bind
 from ottla.runtime.loop_watch import LoopWatch
+from ottla.runtime.timers import LoopTimers
 from ottla.server.formatting.storage import open_storage
 from ottla.system.hangups import Hangups
 
 if TYPE_CHECKING:
+    from ottla.broker.apis import ServedApi
+    from ottla.broker.planes import NodePlane
+    from ottla.broker.slices import Slices
     from ottla.env.config.broker.config import BrokerConfig
-    from ottla.env.seams import Clock, RandomSource, Storage
+    from ottla.env.seams import Clock, RandomSource, Storage, Timers
     from ottla.runtime.listener import HangupWatch
 
 _SYNC_THREADS = 8
@@ -45,6 +50,14 @@ class NodeMachine:
     descriptors: Callable[[], Descriptors]
     run_all: Callable[[Iterable[Callable[[], None]]], None]
     """Run the syncs of a shutdown, and return when all have ended."""
+    liveness: Clock | None = None
+    """The clock by which nodes watch each other: quorum, broker sessions, replicas in sync. None means `clock`. The test
+    kit moves `clock` alone.
+    """
+    timers: Callable[[asyncio.AbstractEventLoop], Timers] = LoopTimers
+    """Timers that follow `clock`: coordinators, housekeeping, requests that wait."""
+    dispatcher: Callable[[NodePlane, dict[int, ServedApi], Slices], Dispatcher] = Dispatcher
+    """Answers the requests of a listener. The test kit passes a dispatcher that injects faults."""
 
 
 def real_machine() -> NodeMachine:

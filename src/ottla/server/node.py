@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS, TELEMETRY_APIS
 from ottla.broker.broker import Broker
 from ottla.broker.controller_server import ControllerServer
-from ottla.broker.dispatch import Dispatcher
 from ottla.broker.slices import Slices
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.listeners import Endpoint
@@ -253,7 +252,7 @@ class Node:
         quorum = QuorumMember(
             self.config,
             self._storage,
-            self._clock,
+            self._machine.liveness or self._clock,
             self._random,
             identity,
             endpoints=voter_endpoints(self.config, self.ports),
@@ -310,7 +309,7 @@ class Node:
                 listener = Listener(
                     name,
                     sock,
-                    Dispatcher(server, apis, self._slices),
+                    self._machine.dispatcher(server, apis, self._slices),
                     self._pool,
                     own,
                     security,

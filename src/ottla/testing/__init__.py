@@ -8,18 +8,31 @@ with Broker() as broker:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.frames.records import Record
     from ottla.testing.broker import Broker
+    from ottla.testing.faults import Fault
+    from ottla.testing.groups import WaitError
+    from ottla.testing.names import Namespace
+    from ottla.testing.unittest_mixin import BrokerMixin
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "BrokerMixin", "Fault", "Namespace", "Record", "WaitError"]
+
+_MODULES = {
+    "Broker": "ottla.testing.broker",
+    "BrokerMixin": "ottla.testing.unittest_mixin",
+    "Fault": "ottla.testing.faults",
+    "Namespace": "ottla.testing.names",
+    "Record": "ottla.frames.records",
+    "WaitError": "ottla.testing.groups",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the node with the first use of `Broker`: every run of pytest imports this package for the plugin."""
-    if name != "Broker":
+    """Imports the node with the first use of a name: every run of pytest imports this package for the plugin."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ottla.testing.broker import Broker
-
-    return Broker
+    return getattr(import_module(_MODULES[name]), name)

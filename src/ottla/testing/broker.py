@@ -1,4 +1,4 @@
-"""Run a node on a thread of this process."""
+"""Run a broker in this process: a node or a cluster, with topics, records, groups, time and faults for tests."""
 
 from __future__ import annotations
 
@@ -7,128 +7,215 @@ import atexit
 import os
 import shutil
 import tempfile
-import threading
-from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ottla.env.config.load import load
+from ottla.client.cluster import Cluster
+from ottla.client.settings import ClientSettings, client_settings
 from ottla.env.logging import configure_if_nobody_did
-from ottla.server.formatting.storage import format_standalone, is_formatted
-from ottla.server.node import Node
+from ottla.frames.records import Decoding, Record, read_topic
 from ottla.server.run import new_event_loop
+from ottla.testing.clock import BrokerClock
+from ottla.testing.faults import KIT_CLIENT
+from ottla.testing.layout import INTERNAL, LOGINS, MOST_NODES, plan
+from ottla.testing.links import Links
+from ottla.testing.names import Namespace, fresh_name
+from ottla.testing.node_faults import Faults
+from ottla.testing.node_thread import NodeThread
+from ottla.testing.snapshots import as_snapshot
 
-START_TIMEOUT_S = 30.0
+if TYPE_CHECKING:
+    from ottla.server.node import Node
+    from ottla.testing.exchange import Exchange
+    from ottla.testing.registry_thread import RegistryThread
 
-_PROPERTIES = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "ottla.busy.poll.us": "0",  # the test's own threads want the interpreter
-}
+_METADATA_S = 20.0
+_LOOK_S = 0.002
 
 
 class Broker:
-    """A context manager. `directory` keeps the data between uses; without `directory`, the data are removed at the end.
+    """A context manager, and an asynchronous context manager. `directory` keeps the data between uses; without
+    `directory`, the data are removed at the end.
+
+    - `nodes`: a cluster of up to 9 nodes, in threads of this process.
+    - `registry`: start a schema registry too; `registry_url` is its address.
+    - `auth`: passwords by user. Clients log in by SASL PLAIN: see `client_settings`.
+    - `properties`: properties of every node, with Kafka's names.
+    - `seed`: the seed of faults that act by chance.
 
     The broker logs warnings and errors only, to the standard error; `ottla.env.logging.configure` changes that. A
     broker that is still running stops when the interpreter ends. A forked child has no broker: there, `stop` does
     nothing.
     """
 
-    def __init__(self, *, directory: str | Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        nodes: int = 1,
+        registry: bool = False,
+        auth: Mapping[str, str] | None = None,
+        directory: str | Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        seed: int | None = None,
+    ) -> None:
         if directory is not None and "," in str(directory):
             raise ValueError(f"log.dirs is a list, so a folder's name cannot have a comma: {directory}")
+        if not 1 <= nodes <= MOST_NODES:
+            raise ValueError(f"a test broker has 1 to {MOST_NODES} nodes, not {nodes}")
         self._temporary = directory is None
         self.directory = Path(directory) if directory is not None else Path(tempfile.mkdtemp(prefix="ottla-"))
-        self._properties = {**_PROPERTIES, "log.dirs": str(self.directory / "data"), **(properties or {})}
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._node: Node | None = None
+        self._count = nodes
+        self._auth = dict(auth or {})
+        self._properties = dict(properties or {})
+        self._with_registry = registry
+        self.clock = BrokerClock()
+        self._links = Links()
+        self._nodes: dict[int, NodeThread] = {}
+        self.faults = Faults(self._nodes, self._links, seed)
+        self._registry: RegistryThread | None = None
+        self._registry_url: str | None = None
+        self._cluster: Cluster | None = None
+        self._exchange: Exchange | None = None
+        self._decoding = Decoding(None)
+        self._lock = RLock()
         self._process = os.getpid()
-        self._ended = False
+        self._running = False
+
+    # Addresses
 
     @property
     def bootstrap_servers(self) -> str:
         """What a client needs; only while the broker runs."""
-        if self._node is None:
+        return self._servers(LOGINS if self._auth else None)
+
+    @property
+    def registry_url(self) -> str:
+        """The address of the schema registry; only with `registry=True`, while the broker runs."""
+        if self._registry_url is None:
+            raise RuntimeError("the broker has no schema registry: use it as `with Broker(registry=True) as broker:`")
+        return self._registry_url
+
+    def client_settings(self, user: str | None = None) -> dict[str, str]:
+        """The settings of a client of librdkafka, such as confluent-kafka, with the login of `user` (default: the first)."""
+        settings = {"bootstrap.servers": self.bootstrap_servers}
+        if self._auth:
+            name = next(iter(self._auth)) if user is None else user
+            settings |= {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": name,
+                "sasl.password": self._auth[name],
+            }
+        return settings
+
+    def _servers(self, listener: str | None) -> str:
+        """The addresses of the nodes that run; of one listener, or of all listeners for clients."""
+        running = [thread.node for thread in self._nodes.values() if thread.is_running]
+        if not self._running or not running:
             raise RuntimeError("the broker is not running: use it as `with Broker() as broker:`")
-        return self._node.bootstrap_servers
+        if listener is None:
+            return ",".join(node.bootstrap_servers for node in running)
+        return ",".join(
+            f"{endpoint.host}:{endpoint.port}"
+            for node in running
+            for endpoint in node.advertised(node.config.advertised_broker_listeners)
+            if endpoint.listener_name == listener
+        )
+
+    @property
+    def nodes(self) -> list[NodeThread]:
+        """The nodes, also those that a fault has stopped."""
+        return list(self._nodes.values())
 
     @property
     def node(self) -> Node:
-        if self._node is None:
+        """The first node: the parts of the server itself, which are no public interface."""
+        if not self._running:
             raise RuntimeError("the broker is not running")
-        return self._node
+        return self._nodes[1].node
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        return self._nodes[1].loop if self._nodes else None
+
+    # Start and stop
 
     def start(self) -> Self:
-        if self._thread is not None:
+        if self._running:
             raise RuntimeError("the broker is already running")
-        started: Future[Node] = Future()
         configure_if_nobody_did("warning")
         self._process = os.getpid()
-        self._loop = self._stopping = None
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, args=(started,), name="ottla-broker", daemon=True)
-        self._thread.start()
+        self._running = True
         atexit.register(self.stop)
+        started = False
         try:
-            self._node = started.result(START_TIMEOUT_S)
+            self._start_nodes()
+            if self._with_registry:
+                self._start_registry()
+            started = True
         finally:
-            if self._node is None:  # it failed, or the caller was interrupted
+            if not started:  # it failed, or the caller was interrupted
                 self.stop()
         return self
+
+    def _start_nodes(self) -> None:
+        layout = plan(self.directory, self._count, self._auth, self._properties)
+        for planned in layout.nodes:
+            self._links.register(planned.node_id, planned.ports)
+            self._nodes[planned.node_id] = NodeThread(
+                planned.node_id,
+                planned.properties,
+                cluster_id=layout.cluster_id,
+                clock=self.clock,
+                faults=self.faults,
+                sockets=planned.sockets,
+                new_loop=new_event_loop if self._count == 1 else self._links.loop_of(planned.node_id),
+            )
+        starts = [(thread, thread.begin()) for thread in self.nodes]
+        for thread, started in starts:
+            thread.wait_for(started)
+
+    def _start_registry(self) -> None:
+        from ottla.testing.registry_thread import RegistryThread
+
+        self._registry = RegistryThread(self._kit_servers, min(self._count, 3))
+        self._registry_url = self._registry.start()
+        self._decoding = Decoding(self._registry_url)
+
+    @property
+    def _kit_servers(self) -> str:
+        return self._servers(INTERNAL if self._auth else None)
 
     def stop(self) -> None:
         """A clean shutdown; the data stay unless the folder is temporary."""
         if self._process != os.getpid():
             return
         atexit.unregister(self.stop)
-        thread, self._thread = self._thread, None
-        self._node = None
-        self._ended = True
-        if thread is not None:
-            if self._loop is not None and self._stopping is not None:
-                with suppress(RuntimeError):  # the loop is closed: it never started
-                    self._loop.call_soon_threadsafe(self._stopping.set)
-            thread.join(START_TIMEOUT_S)
+        self._running = False
+        self._registry_url = None
+        if self._exchange is not None:
+            self._exchange.close()
+            self._exchange = None
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+        if self._registry is not None:
+            self._registry.stop()
+            self._registry = None
+        self.faults.clear()
+        clean = self._count == 1 or not self._temporary  # nodes that end together have nobody to hand over to
+        for thread in self.nodes:
+            thread.end_soon(clean=clean)
+        for thread in self.nodes:
+            thread.stop(clean=clean)
+        self._nodes.clear()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _run(self, started: Future[Node]) -> None:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(self._serve(started))
-
-    async def _serve(self, started: Future[Node]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
-        if self._ended:  # `stop` was called before there was a loop
-            self._stopping.set()
-        try:
-            config = load(self._properties, strict=True)  # a typing mistake in a test is an error, not a warning
-            node = Node(config)
-            node.bind()
-            if not is_formatted(config):
-                format_standalone(config, node.ports)
-            await node.start()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that waits in start()
-            started.set_exception(error)
-            return
-        started.set_result(node)
-        await self._stopping.wait()
-        await node.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -136,4 +223,136 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and self.faults.by_chance:
+            error.add_note(self.faults.report())
         self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    # Topics
+
+    def topic(
+        self,
+        prefix: str = "topic",
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        settings: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create a topic with a name that no other topic has, and return the name. `settings` have Kafka's names."""
+        name = fresh_name(prefix)
+        self.create_topic(name, partitions=partitions, replication_factor=replication_factor, settings=settings)
+        return name
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic with this name. Returns when every node knows the topic."""
+        from ottla.client.topics import create_topic
+
+        with self._kit_cluster() as cluster:
+            create_topic(cluster, name, partitions=partitions, replication_factor=replication_factor, configs=settings)
+        self._wait_for_metadata(name)
+
+    def _wait_for_metadata(self, topic: str) -> None:
+        deadline = time.monotonic() + _METADATA_S
+        while not all(thread.has_topic(topic) for thread in self.nodes):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not every node knows the topic {topic} after {_METADATA_S:g} s")
+            time.sleep(_LOOK_S)
+
+    @contextmanager
+    def namespace(self, prefix: str = "test") -> Iterator[Namespace]:
+        """For a block, topics and groups with a common prefix. The end of the block deletes them."""
+        namespace = Namespace(self, fresh_name(prefix))
+        try:
+            yield namespace
+        finally:
+            with self._kit_cluster() as cluster:
+                namespace.wipe(cluster)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The id of the node that leads the partition."""
+        from ottla.client.topics import leaders_of
+
+        with self._kit_cluster() as cluster:
+            return leaders_of(cluster, [topic])[topic, partition]
+
+    @property
+    def controller(self) -> int:
+        """The id of the node whose controller is active: the lowest, when nodes disagree for a moment."""
+        quorums = [thread.node.quorum for thread in self.nodes if thread.is_running]
+        controllers = sorted(quorum.leader_id for quorum in quorums if quorum is not None and quorum.leader_id >= 0)
+        if not controllers:
+            raise RuntimeError("no controller is active: the nodes are electing a controller, or do not run")
+        return controllers[0]
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        *values: Any,
+        key: Any = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Write a record for each value, and wait until all are acknowledged.
+
+        Text is written as UTF-8, bytes as they are, None as a tombstone, everything else as JSON. The records have the
+        time of `broker.clock`.
+        """
+        self._kit_exchange().produce(topic, values, key=key, headers=headers, partition=partition)
+
+    def consume(self, topic: str, count: int, *, group: str, timeout_s: float = 30.0) -> list[Record]:
+        """Read the next `count` records as a member of `group`, and commit. Raises WaitError if fewer records come."""
+        return self._kit_exchange().consume(topic, count, group, timeout_s, self._decoding)
+
+    def records(self, topic: str, *, committed: bool = True) -> list[Record]:
+        """All records of a topic, decoded. `committed=False` includes open and aborted transactions."""
+        return read_topic(self._kit_settings(), topic, committed=committed, decoding=self._decoding)
+
+    def snapshot(self, topic: str) -> list[dict[str, Any]]:
+        """The records of a topic without offsets and times: keys, values and headers, for `inline-snapshot`."""
+        return as_snapshot(self.records(topic))
+
+    def wait_for_lag(self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 30.0) -> None:
+        """Wait until a group is at most `lag` records behind. Raises WaitError with the lag of each partition."""
+        from ottla.testing.groups import wait_for_lag
+
+        with self._kit_cluster() as cluster:
+            wait_for_lag(cluster, group, lag, topic, timeout_s)
+
+    # The kit's own clients
+
+    def _kit_settings(self) -> ClientSettings:
+        return client_settings(self._kit_servers, client_id=KIT_CLIENT)
+
+    @contextmanager
+    def _kit_cluster(self) -> Iterator[Cluster]:
+        with self._lock:
+            settings = self._kit_settings()
+            if self._cluster is None or self._cluster.settings != settings:
+                if self._cluster is not None:
+                    self._cluster.close()
+                self._cluster = Cluster(settings)
+            yield self._cluster
+
+    def _kit_exchange(self) -> Exchange:
+        from ottla.testing.exchange import Exchange
+
+        with self._lock:
+            if self._exchange is None:
+                self._exchange = Exchange(self._kit_servers, self.clock)
+            return self._exchange

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -33,6 +34,10 @@ MAX_PORT = 65_533
 @click.option("--console-port", type=PORT, default=8080, show_default=True, help="Port of the web console.")
 @click.option("--secure", is_flag=True, help="TLS, logins and access rules, for a new directory and one node: "
               "prints settings for clients.")  # fmt: skip
+@click.option("--ephemeral", is_flag=True,
+              help="Use a temporary directory and free ports; stop when the standard input closes, and remove the directory.")  # fmt: skip
+@click.option("--print-json", is_flag=True,
+              help="With --ephemeral: print one JSON line with the addresses when everything answers, and nothing else.")  # fmt: skip
 @allow_open_option
 def up(
     *,
@@ -45,6 +50,8 @@ def up(
     console: bool,
     console_port: int,
     secure: bool,
+    ephemeral: bool,
+    print_json: bool,
     allow_open: bool,
 ) -> None:
     r"""Start a log on this machine. The first run creates and formats the directory; later runs use it.
@@ -55,12 +62,17 @@ def up(
       ottla up --dir /var/lib/ottla --port 19092
       ottla up --nodes 3
       ottla up --secure
+      ottla up --ephemeral --print-json
     """
     refuse_together(
         "--no-registry", not registry, "--registry-port", registry_port if is_set("registry_port") else None
     )
     refuse_together("--no-console", not console, "--console-port", console_port if is_set("console_port") else None)
-    beside = {
+    if ephemeral:
+        _up_ephemeral(nodes, registry=registry, console=console, print_json=print_json)
+    if print_json:
+        raise click.UsageError("--print-json needs --ephemeral")
+    beside: Any = {
         "registry_port": registry_port if registry else None,
         "console_port": console_port if console else None,
     }
@@ -72,3 +84,13 @@ def up(
     from ottla.server.up.single import up as start
 
     sys.exit(start(directory, host, port, allow_open=allow_open, secure=secure, **beside))
+
+
+def _up_ephemeral(nodes: int, *, registry: bool, console: bool, print_json: bool) -> NoReturn:
+    from ottla.server.up.ephemeral import up_ephemeral
+
+    for name in ("directory", "host", "port", "registry_port", "console_port", "secure", "allow_open"):
+        if is_set(name):
+            option = "--dir" if name == "directory" else f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"--ephemeral and {option} cannot be combined")
+    sys.exit(up_ephemeral(nodes, registry=registry, console=console, print_json=print_json))

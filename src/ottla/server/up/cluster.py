@@ -97,17 +97,21 @@ def up_cluster(
     registry_port: int | None = None,
     console_port: int | None = None,
     allow_open: bool = False,
+    companions: Companions | None = None,
+    greet: Callable[[list[str]], None] | None = None,
 ) -> int:
-    """The exit code. A port of None beside: no schema registry, no console."""
-    companions = Companions()
-    near_host = host or DEFAULT_HOST
+    """The exit code. A port of None beside: no schema registry, no console. `greet` replaces the lines about the nodes."""
+    companions = Companions() if companions is None else companions
+    file, near_host = directory / "server.properties", host or DEFAULT_HOST
     registry_port = free_or_none("the schema registry", near_host, registry_port, "registry")
     console_port = free_or_none("the console", near_host, console_port, "console")
-    file = directory / "server.properties"
 
     def started(addresses: list[str]) -> None:
-        print(f"ottla is up at {','.join(addresses)} ({nodes} nodes in {directory})", flush=True)
-        print("Ctrl-C stops the nodes.", flush=True)
+        if greet is None:
+            print(f"ottla is up at {','.join(addresses)} ({nodes} nodes in {directory})", flush=True)
+            print("Ctrl-C stops the nodes.", flush=True)
+        else:
+            greet(addresses)
         if registry_port is not None:
             command = registry_command(",".join(addresses), near_host, registry_port)
             command[command.index("--replication-factor") + 1] = str(min(nodes, MAX_FACTOR))

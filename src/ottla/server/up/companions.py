@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 from ottla.system.processes import own_command
@@ -17,8 +18,15 @@ STOP_TIMEOUT_S = 15
 
 
 class Companions:
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet`: what the companions print goes to the standard error."""
+        self._output = sys.stderr if quiet else None
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def all_run(self) -> bool:
+        """Whether no companion has ended."""
+        return all(process.poll() is None for process in self._processes)
 
     def start(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
         """`arguments` are those of an `ottla` command that ends with its standard input; `variables` its environment's."""
@@ -28,6 +36,7 @@ class Companions:
             subprocess.Popen(  # noqa: S603 - see above
                 own_command(*arguments),
                 stdin=subprocess.PIPE,
+                stdout=self._output,
                 start_new_session=True,
                 env={**os.environ, **(variables or {})},
             )

@@ -55,18 +55,23 @@ def up(
     console_port: int | None = None,
     allow_open: bool = False,
     secure: bool = False,
+    companions: Companions | None = None,
+    greet: Callable[[Node], None] | None = None,
 ) -> int:
-    """The exit code. A port of None beside: no schema registry, no console."""
+    """The exit code. A port of None beside: no schema registry, no console. `greet` replaces the lines about the node."""
     folder = SecureFolder(directory)
     secure_folder = folder if secure or folder.exists else None
     file = directory / "server.properties"
-    companions = Companions()
+    companions = Companions() if companions is None else companions
     near_host = host or DEFAULT_HOST
     registry_port = free_or_none("the schema registry", near_host, registry_port, "registry")
     console_port = free_or_none("the console", near_host, console_port, "console")
 
     def started(node: Node) -> None:
-        _greet(node, secure_folder)
+        if greet is None:
+            _greet(node, secure_folder)
+        else:
+            greet(node)
         if secure_folder is not None:
             _start_secured(companions, node, near_host, secure_folder, registry_port, console_port)
             return

@@ -1,0 +1,1 @@
+"""Topics as tables of Python's data libraries: `ottla.read` and `ottla.write`."""

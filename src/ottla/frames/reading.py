@@ -1,0 +1,214 @@
+"""`ottla.read`: a topic, or a part of a topic, as a table of Arrow, pandas, polars or DuckDB, or as live records.
+
+Nothing is read before a table is asked for. A table is read once and has only committed records. Memory holds the whole
+table: `ottla sql` and Spark are for topics that are larger than memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ottla.frames.connecting import registry_url, wire_settings
+from ottla.frames.records import Decoding, Record, TopicReader
+from ottla.model.extras import require
+from ottla.model.user_error import UserError
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
+from ottla.tables.topics import READ_COMMITTED
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from ottla.client.settings import ClientSettings
+
+Position: TypeAlias = "int | Mapping[int, int] | datetime | timedelta | Literal['earliest', 'latest'] | None"
+"""An offset in every partition, an offset for each partition, a time, a time before now, or an end of the log."""
+_PLACES = ("key", "partition", "offset", "timestamp")
+
+
+class TopicData:
+    """What `ottla.read` returns."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        topic: str,
+        *,
+        start: Position,
+        end: Position,
+        schema: Any,
+        registry: str | None,
+    ) -> None:
+        self.topic = topic
+        self._settings = settings
+        self._start = start
+        self._end = end
+        self._schema = schema
+        self._registry = registry
+        self._table: pa.Table | None = None
+        self._offsets: dict[int, int] = {}
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Where the table ends in each partition: the `start` of the next `ottla.read`."""
+        if self._table is None:
+            self.to_arrow()
+        return dict(self._offsets)
+
+    def to_arrow(self) -> pa.Table:
+        """A `pyarrow.Table`. Raises UserError without pyarrow, and TableError if the topic cannot be read."""
+        if self._table is None:
+            require("ottla.read", "pyarrow")
+            with self._reader() as reader:
+                starts, ends = self._places(reader, self._start, EARLIEST), self._places(reader, self._end, LATEST)
+                last = reader.offsets(LATEST)
+                ends = {partition: min(end, last[partition]) for partition, end in ends.items()}
+                self._table = self._raw(starts, ends) if self._schema == "raw" else self._decoded(reader, starts, ends)
+                self._offsets = {partition: max(end, starts[partition]) for partition, end in ends.items()}
+        return self._table
+
+    def pandas(self) -> pd.DataFrame:
+        """A `pandas.DataFrame`."""
+        require("ottla.read(...).pandas()", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def polars(self) -> pl.DataFrame:
+        """A `polars.DataFrame`."""
+        require("ottla.read(...).polars()", "polars")
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow())
+
+    def duckdb(self) -> duckdb.DuckDBPyRelation:
+        """A relation of DuckDB: `.filter(...)`, `.aggregate(...)`, `.sql(...)`."""
+        require("ottla.read(...).duckdb()", "duckdb")
+        import duckdb as database
+
+        return database.from_arrow(self.to_arrow())
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """Decoded records from `start` on, as they come. Without `end`, the iteration waits for new records for ever."""
+        return self._live()
+
+    async def _live(self) -> AsyncIterator[Record]:
+        reader = await asyncio.to_thread(self._reader)
+        try:
+            positions = await asyncio.to_thread(self._places, reader, self._start, EARLIEST)
+            ends = None if self._end is None else await asyncio.to_thread(self._places, reader, self._end, LATEST)
+            while True:
+                if ends is not None:
+                    positions = {part: place for part, place in positions.items() if place < ends[part]}
+                    if not positions:
+                        return
+                for record in await asyncio.to_thread(reader.poll, positions):
+                    if ends is None or record.offset < ends[record.partition]:
+                        yield record
+        finally:
+            await asyncio.to_thread(reader.close)
+
+    def _reader(self) -> TopicReader:
+        return TopicReader(self._settings, self.topic, Decoding(self._registry))
+
+    def _places(self, reader: TopicReader, position: Position, default: int) -> dict[int, int]:
+        """The offset of a position in each partition."""
+        ends = {"earliest": EARLIEST, "latest": LATEST}
+        if position is None or isinstance(position, str):
+            if isinstance(position, str) and position not in ends:
+                raise UserError(f"{position!r} is not a position: use 'earliest', 'latest', an offset or a datetime")
+            return reader.offsets(default if position is None else ends[position])
+        if isinstance(position, timedelta):
+            position = datetime.now(UTC) - position
+        if isinstance(position, datetime):
+            return reader.offsets(int(position.astimezone().timestamp() * 1000))
+        if isinstance(position, Mapping):
+            return {**reader.offsets(default), **position}
+        return dict.fromkeys(reader.partitions(), int(position))
+
+    def _raw(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
+        """Bytes as they are, decoded in bulk: the columns of Spark's Kafka source."""
+        from ottla.tables.decode import concatenated
+        from ottla.tables.fetch import FetchPlan, read_range
+
+        batches: list[pa.RecordBatch] = []
+        for partition in sorted(starts):
+            plan = FetchPlan(
+                topic=self.topic,
+                partition=partition,
+                start=starts[partition],
+                end=ends[partition],
+                isolation_level=READ_COMMITTED,
+                with_headers=True,
+                fail_on_data_loss=False,
+            )
+            batches += read_range(self._settings, plan)
+        return concatenated(batches, with_headers=True)
+
+    def _decoded(self, reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
+        rows = [_row(record) for record in reader.between(starts, ends)]
+        return _table(rows, None if self._schema == "auto" else self._schema)
+
+
+def read(
+    topic: str,
+    *,
+    start: Position = None,
+    end: Position = None,
+    schema: Any = "auto",
+    bootstrap_servers: str | None = None,
+    registry: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> TopicData:
+    """The records of `topic` from `start` (default: the first) to `end` (default: the last at the time of the call).
+
+    - `schema`: "auto" decodes values by the registry, else as JSON, else as text. The fields of an object become columns.
+      "raw" keeps bytes. A `pyarrow.Schema` fixes the columns and their types.
+    - `bootstrap_servers`, `registry`: default to OTTLA_BOOTSTRAP_SERVERS (else localhost:9092) and OTTLA_REGISTRY.
+    - `settings`: client settings with Kafka's names, such as `security.protocol`.
+    """
+    return TopicData(
+        wire_settings(bootstrap_servers, settings),
+        topic,
+        start=start,
+        end=end,
+        schema=schema,
+        registry=registry_url(registry),
+    )
+
+
+def _row(record: Record) -> dict[str, Any]:
+    """The place of the record, and the fields of its value. A field with the name of a place gets the prefix `value_`."""
+    row: dict[str, Any] = {
+        "key": record.key,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": datetime.fromtimestamp(record.timestamp_ms / 1000, UTC),
+    }
+    if isinstance(record.value, dict):
+        row |= {f"value_{name}" if name in _PLACES else name: field for name, field in record.value.items()}
+    elif record.value is not None:
+        row["value"] = record.value
+    return row
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
+    import pyarrow as pa
+
+    if schema is not None:
+        return pa.Table.from_pylist(rows, schema=schema)
+    types = {"partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.timestamp("ms", tz="UTC")}
+    names = dict.fromkeys((*_PLACES, *(name for row in rows for name in row)))
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows], types.get(name))
+        except pa.ArrowException as mixed:
+            raise UserError(
+                f"the column {name!r} has values of several types ({mixed}): give ottla.read a schema=pyarrow.schema(...), "
+                "or schema='raw' for bytes"
+            ) from mixed
+    return pa.table(columns)
