@@ -13,7 +13,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Modules that run only in a program that has these: a session of Spark, a run of pytest.
 SPARK_FORMATS = {"pyspark_ottla", *(f"pyspark_ottla_{name}" for name in ("delta", "files", "iceberg", "sql"))}
-HOSTED = {"pyspark": {"pipelines", "demo", *SPARK_FORMATS}, "py4j": {"pipelines"}, "pytest": {"testing"}}
+ARROW = {"tables", "connect", "pipelines", *SPARK_FORMATS}
+HOSTED = {
+    "pyspark": {"pipelines", "demo", *SPARK_FORMATS},
+    "py4j": {"pipelines"},
+    "pytest": {"testing"},
+    "pyarrow": ARROW,  # a core installation imports these packages only inside of `extra_needed` or behind `require`
+    "numpy": {"tables"},
+}
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -39,7 +46,7 @@ def imports(path: Path) -> list[tuple[str, bool]]:
 
 def test_every_import_is_declared() -> None:
     core = names(PROJECT["dependencies"])
-    extras = core | names([one for extra in ("spark", "otel") for one in PROJECT["optional-dependencies"][extra]])
+    extras = core | names([one for extra in ("sql", "spark", "otel") for one in PROJECT["optional-dependencies"][extra]])
     extras |= {"opentelemetry-api"}  # of opentelemetry-sdk
     owners = packages_distributions()
     problems = []
@@ -97,7 +104,7 @@ def test_no_floor_allows_a_version_with_a_known_vulnerability() -> None:
 
 
 def test_what_is_locked_is_above_the_floors() -> None:
-    for lock in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock"):
+    for lock in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock", "requirements-sql.lock"):
         locked = dict(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\d.]+)", (ROOT / lock).read_text(), re.MULTILINE))
         for name, (first, reason) in SAFE.items():
             if name in locked:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connecting import connected
+from ottla.model.extras import require
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
@@ -24,6 +25,7 @@ def _kind(path: Path) -> str:
     if path.suffix in {".jsonl", ".ndjson", ".json"}:
         return "jsonl"
     if path.suffix == ".parquet":
+        require(f"{path.name}, a Parquet file,", "pyarrow")
         return "parquet"
     raise ValueError(f"{path}: the name must end in .jsonl or .parquet, which sets the format")
 

@@ -31,14 +31,6 @@ class TableSink(Protocol):
     def close(self) -> None: ...
 
 
-def need_extra(package: str) -> None:
-    """For a sink whose library does not come with Ottla alone."""
-    from importlib.util import find_spec
-
-    if find_spec(package) is None:
-        raise UserError(f"{package} is missing: pip install 'ottla[spark]'")
-
-
 def without_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows to keep and the rows to delete."""
     if DELETED not in rows.column_names:
