@@ -66,10 +66,10 @@ class _LazyGroup(click.Group):
             return _refuse(ctx, error)
         except ModuleNotFoundError as failure:
             verb = ctx.invoked_subcommand
-            error = missing_extra_of(failure, f"ottla {verb}", SPARK if verb == "pipeline" else None)
-            if error is None:
+            missing = missing_extra_of(failure, f"ottla {verb}", SPARK if verb == "pipeline" else None)
+            if missing is None:
                 raise
-            return _refuse(ctx, error)
+            return _refuse(ctx, missing)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)

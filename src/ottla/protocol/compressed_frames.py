@@ -1,5 +1,4 @@
-"""Where a frame of LZ4 ends, from its block headers alone: cramjam refuses bytes after the frame, Apache Kafka does not.
-"""
+"""Where a frame of LZ4 ends, from its block headers alone: cramjam refuses bytes after the frame, Apache Kafka does not."""
 
 from __future__ import annotations
 
