@@ -113,3 +113,12 @@ def test_what_is_locked_is_above_the_floors() -> None:
         for name, (first, reason) in SAFE.items():
             if name in locked:
                 assert version(locked[name]) >= version(first), f"{lock}: {name}=={locked[name]} has {reason}"
+
+
+def test_the_smaller_locks_are_parts_of_the_developers_lock() -> None:
+    """`make test` after `make demo` adds packages and changes none."""
+    pins = {
+        name: set(re.findall(r"^[\w.-]+==\S+", (ROOT / f"requirements{name}.lock").read_text(), re.MULTILINE))
+        for name in ("", "-sql", "-spark", "-dev")
+    }
+    assert pins[""] < pins["-sql"] < pins["-spark"] < pins["-dev"]

@@ -6,8 +6,9 @@ import re
 import sys
 
 import pytest
-from tools import licences
 from tools.distributions import brought_by, size_of
+
+from tools import licences
 
 LIMIT_BYTES = 100_000_000
 
@@ -19,7 +20,9 @@ def test_the_core_has_no_copyleft() -> None:
     assert "not stated" not in core.values()
 
 
-@pytest.mark.parametrize("licence", ["LGPL-2.1-or-later", "GNU Lesser General Public License v2", "MPL-2.0", "AGPL-3.0"])
+@pytest.mark.parametrize(
+    "licence", ["LGPL-2.1-or-later", "GNU Lesser General Public License v2", "MPL-2.0", "AGPL-3.0"]
+)
 def test_copyleft_is_recognized(licence: str) -> None:
     assert licences.COPYLEFT.search(licence)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -44,5 +43,5 @@ def _applicable(texts: Any, extra: str) -> list[Requirement]:
 
 def size_of(installed: Distribution) -> int:
     """Bytes of its files, without bytecode."""
-    paths = [str(installed.locate_file(path)) for path in installed.files or ()]
-    return sum(os.path.getsize(path) for path in paths if not path.endswith(".pyc") and os.path.isfile(path))
+    paths = [Path(str(installed.locate_file(path))) for path in installed.files or () if path.suffix != ".pyc"]
+    return sum(path.stat().st_size for path in paths if path.is_file())

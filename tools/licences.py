@@ -15,7 +15,9 @@ from tools.distributions import brought_by
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "licences.md"
 INSTALLATIONS = {"core": (), "sql": ("sql",), "spark": ("spark",), "otel": ("otel",)}
-COPYLEFT = re.compile(r"\b[AL]?GPL|\bMPL|\bEPL|\bCDDL|\bEUPL|General Public|Mozilla Public|Eclipse Public", re.IGNORECASE)
+COPYLEFT = re.compile(
+    r"\b[AL]?GPL|\bMPL|\bEPL|\bCDDL|\bEUPL|General Public|Mozilla Public|Eclipse Public", re.IGNORECASE
+)
 
 HEAD = """# Third-party licences
 

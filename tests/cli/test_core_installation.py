@@ -8,56 +8,19 @@ from __future__ import annotations
 
 import http.cookiejar
 import json
-import os
 import re
-import signal
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 
 import pytest
 
-from tests.support.core_environment import core_environment
-from tests.support.ports import free_ports
+from tests.support.core_environment import Core, core_environment
 
-START_S = 120
 SQL = "pip install 'ottla[sql]'"
 SPARK = "pip install 'ottla[spark]'"
-
-
-@dataclass
-class Core:
-    python: Path
-    folder: Path
-    port: int = 0
-    registry: int = 0
-    console: int = 0
-
-    def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(self.python), "-m", *words], input=text, capture_output=True, text=True, timeout=150,
-            cwd=self.folder, env=self.environment(), check=False,
-        )  # fmt: skip
-
-    def ottla(self, *words: str, text: str = "") -> str:
-        done = self.run("ottla", *words, text=text)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def refused(self, *words: str) -> str:
-        done = self.run("ottla", *words)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr
-
-    def environment(self) -> dict[str, str]:
-        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return clean | {"OTTLA_BOOTSTRAP_SERVERS": f"127.0.0.1:{self.port}", "HOME": str(self.folder)}
 
 
 @pytest.fixture(scope="module")
@@ -68,38 +31,12 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
 
 @pytest.fixture(scope="module")
 def running(core: Core) -> Iterator[Core]:
-    core.port, _, _, core.registry, core.console = free_ports(5)
-    words = ["--port", core.port, "--registry-port", core.registry, "--console-port", core.console]
-    node = subprocess.Popen(
-        [str(core.python), "-m", "ottla", "up", "--dir", "data", *map(str, words)],
-        cwd=core.folder, env=core.environment(), stdout=subprocess.DEVNULL, stderr=(core.folder / "log").open("w"),
-    )  # fmt: skip
-    try:
-        for url in (f"http://127.0.0.1:{core.registry}/subjects", f"http://127.0.0.1:{core.console}/"):
-            wait_for(url, node, core.folder / "log")
+    with core.up():
         yield core
-    finally:
-        node.send_signal(signal.SIGINT)
-        node.wait(60)
-
-
-def wait_for(url: str, node: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_S
-    while True:
-        assert node.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=10):
-                return
-        except (URLError, OSError) as failure:
-            if time.monotonic() > end:
-                raise AssertionError(f"{url}: {failure}; {log.read_text()}") from failure
-            time.sleep(0.1)
 
 
 def test_the_environment_has_no_extra(core: Core) -> None:
-    program = (
-        "import importlib.util as u; print([n for n in ('pyarrow', 'duckdb', 'numpy', 'pyspark', 'pytest') if u.find_spec(n)])"
-    )
+    program = "import importlib.util as u; print([n for n in ('pyarrow', 'duckdb', 'numpy', 'pyspark', 'pytest') if u.find_spec(n)])"
     done = subprocess.run([core.python, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
 
@@ -114,9 +51,9 @@ def test_up_is_whole(running: Core) -> None:
     assert len((running.folder / "orders.jsonl").read_text().splitlines()) == 2
     schema = running.folder / "order.avsc"
     schema.write_text(json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}))
-    registry = ("--registry", f"http://127.0.0.1:{running.registry}")
-    running.ottla("schema", "register", "orders-value", str(schema), *registry)
-    assert "orders-value" in running.ottla("schema", "list", *registry)
+    verb = ("schema", "--url", f"http://127.0.0.1:{running.registry}")
+    running.ottla(*verb, "register", "orders-value", str(schema))
+    assert "orders-value" in running.ottla(*verb, "list")
     for path in ("/", "/topics/orders", "/groups"):
         with urllib.request.urlopen(f"http://127.0.0.1:{running.console}{path}", timeout=60) as page:
             assert page.status == 200
