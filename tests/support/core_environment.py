@@ -33,7 +33,7 @@ def core_environment(folder: Path) -> Path:
         if not tops:
             raise FileNotFoundError(f"the metadata of {name} lists no files")
         for top in tops - {link.name for link in packages.iterdir()}:
-            os.symlink(installed.locate_file(top), packages / top)
+            (packages / top).symlink_to(str(installed.locate_file(top)))
     (packages / "ottla.pth").write_text(f"{ROOT / 'src'}\n")
     return folder / "bin" / "python"
 
