@@ -7,12 +7,13 @@ name of the command in the module, and its line in the help.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from ottla import __version__
 from ottla.cli.examples import EXAMPLES
+from ottla.model.extras import SPARK, missing_extra_of
 from ottla.model.peer_text import visible
 from ottla.model.user_error import UserError
 
@@ -49,14 +50,24 @@ _COMMANDS = {
 }
 
 
+def _refuse(ctx: click.Context, error: UserError) -> NoReturn:
+    click.echo(f"ottla: {visible(str(error), lines=True)}", err=True)  # an error may quote a peer
+    ctx.exit(1)
+
+
 class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Prints every error that a person can put right: one line on stderr, and exit code 1."""
         try:
             return super().invoke(ctx)
         except UserError as error:
-            click.echo(f"ottla: {visible(str(error), lines=True)}", err=True)  # an error may quote a peer
-            ctx.exit(1)
+            return _refuse(ctx, error)
+        except ModuleNotFoundError as failure:
+            verb = ctx.invoked_subcommand
+            missing = missing_extra_of(failure, f"ottla {verb}", SPARK if verb == "pipeline" else None)
+            if missing is None:
+                raise
+            return _refuse(ctx, missing)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)

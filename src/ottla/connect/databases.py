@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.model.extras import extra_needed
 from ottla.model.user_error import UserError
 
 LOCK_S = 300
@@ -162,9 +163,10 @@ def connect_sql(uri: str) -> tuple[Any, Dialect]:
     """A DB-API connection and its dialect, for `sqlite:///FILE` and `postgresql://...`."""
     dialect = dialect_of(uri)
     try:
-        return dialect.connect(uri), dialect
-    except ImportError as missing:
-        raise UserError(f"{missing.name} is missing: pip install 'ottla[spark]'") from missing
+        with extra_needed("a SQL database"):
+            return dialect.connect(uri), dialect
+    except UserError:
+        raise
     except database_errors() as problem:
         reason = reason_of(problem)
         advice = next((advice for words, advice in _ADVICE.items() if words in reason), "")

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ottla.model.extras import SPARK, extra_needed
 from ottla.model.user_error import UserError
 from ottla.pipelines.pipeline import STEP_FOLDERS
 from ottla.pipelines.shipping import ARCHIVE_PYTHON, archive_settings, ship, ship_archive
@@ -78,7 +79,8 @@ def spark(
     """The session of this process; `low_footprint` is for tests and demos on a small machine, and `log_file` takes what
     the JVM and the Python workers write to stderr. Executors elsewhere get this Ottla, the folders of the pipeline files
     and `py_files`, and run the Python of `archive`."""
-    from pyspark.sql import SparkSession
+    with extra_needed("ottla.pipelines.spark()", SPARK):
+        from pyspark.sql import SparkSession
 
     local = not master or master.startswith("local")
     if remote:

@@ -14,6 +14,7 @@ import click
 
 from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
+from ottla.model.extras import require
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
@@ -25,6 +26,7 @@ def _kind(path: Path) -> str:
     if path.suffix in {".jsonl", ".ndjson", ".json"}:
         return "jsonl"
     if path.suffix == ".parquet":
+        require(f"{path.name}, a Parquet file,", "pyarrow")
         return "parquet"
     raise ValueError(f"{path}: the name must end in .jsonl or .parquet, which sets the format")
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ottla.model.user_error import UserError
-
 DELETED = "_deleted"
 """A boolean column that upserting sinks understand: the row with this key goes."""
 
@@ -29,14 +27,6 @@ class TableSink(Protocol):
         """All rows, or none when it raises. False when this work (or a later one) was already there."""
 
     def close(self) -> None: ...
-
-
-def need_extra(package: str) -> None:
-    """For a sink whose library does not come with Ottla alone."""
-    from importlib.util import find_spec
-
-    if find_spec(package) is None:
-        raise UserError(f"{package} is missing: pip install 'ottla[spark]'")
 
 
 def without_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

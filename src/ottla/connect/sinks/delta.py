@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import locate
-from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.base import DELETED, Work, last_of_each, of_known_types, without_deleted
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 
 
@@ -25,7 +26,7 @@ class DeltaSink:
         partition_by: Sequence[str] = (),
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        need_extra("deltalake")
+        require("a Delta table", "deltalake")
         location = locate(uri)
         self.uri = location.uri
         self._keys = list(keys)
@@ -128,7 +129,7 @@ def _kind(kind: pa.DataType) -> str:
 
 def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple[pa.Table, dict[str, str]]:
     """The table as it is now, and what its last commit noted (the offsets it is true at)."""
-    need_extra("deltalake")
+    require("a Delta table", "deltalake")
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 

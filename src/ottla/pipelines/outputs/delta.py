@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import Location, locate
-from ottla.connect.sinks.base import DELETED, Work, need_extra, of_known_types
+from ottla.connect.sinks.base import DELETED, Work, of_known_types
 from ottla.connect.sinks.delta import DeltaSink, check_kinds
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -72,7 +73,7 @@ class DeltaOutput:
         upsert_bytes: int = UPSERT_BYTES,
         evolve: bool = False,
     ) -> None:
-        need_extra("deltalake")
+        require("a Delta table", "deltalake")
         self._location = location
         self._keys, self._partition_by, self._overwrite = list(keys), list(partition_by), overwrite
         self._upsert_bytes, self._evolve = upsert_bytes, evolve

@@ -18,9 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import locate
-from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.base import DELETED, Work, last_of_each, of_known_types, without_deleted
 from ottla.connect.sinks.delta import check_kinds
 from ottla.connect.sinks.iceberg import COMMIT_TRIES, pause, without_own_retry
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -82,7 +83,7 @@ class IcebergOutput:
         upsert_bytes: int = UPSERT_BYTES,
         evolve: bool = False,
     ) -> None:
-        need_extra("pyiceberg")
+        require("an Iceberg table", "pyiceberg")
         self._name, self._catalog_properties = table, dict(catalog)
         self._keys, self._partition_by, self._overwrite = list(keys), list(partition_by), overwrite
         self._upsert_bytes, self._evolve = upsert_bytes, evolve
