@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from ottla.model.user_error import UserError
@@ -44,7 +42,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(spark, tmp_path):
     with pytest.raises(UserError, match="no space left"):
         files.write(f"{root}/note.json", "third")
     assert LocalFiles().read(f"{tmp_path}/p/note.json") == "second"
-    assert [name for name in os.listdir(tmp_path / "p") if not name.endswith(".crc")] == ["note.json"]
+    assert [path.name for path in (tmp_path / "p").iterdir() if path.suffix != ".crc"] == ["note.json"]
 
 
 def test_a_file_of_a_driver_that_died_is_no_query(spark, tmp_path):

@@ -28,6 +28,10 @@ def task_context(monkeypatch):
     monkeypatch.setattr("pyspark.TaskContext.get", attempts.Attempt)
 
 
+def delta_rows(path):
+    return read_delta(path)[0].to_pylist()
+
+
 def rows(values):
     return pa.RecordBatch.from_pylist(values, schema=SCHEMA)
 
@@ -37,7 +41,7 @@ def table(request, tmp_path):
     """Kind and options of an output, and the function that reads its rows."""
     if request.param == "delta":
         path = str(tmp_path / "t")
-        return "delta", {"path": path}, lambda: read_delta(path)[0].to_pylist()
+        return "delta", {"path": path}, lambda: delta_rows(path)
     if request.param == "iceberg":
         catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": str(tmp_path / "lake")}
         options = {"table": "shop.rows", **{f"catalog.{name}": value for name, value in catalog.items()}}
@@ -70,7 +74,7 @@ def test_sinks_of_connectors_refuse_null_keys(sql_uri, tmp_path):
         with pytest.raises(UserError, match=REFUSED):
             sink.put(pa.Table.from_batches([rows(BATCHES["alone"])]), Work(application="c", version=1))
         sink.close()
-    assert read_delta(str(tmp_path / "t"))[0].to_pylist() == STORED
+    assert delta_rows(str(tmp_path / "t")) == STORED
     assert read_table(sql_uri, "rows").to_pylist() == STORED
 
 

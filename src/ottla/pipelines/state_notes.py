@@ -29,10 +29,11 @@ def checked_state(checkpoint: Checkpoint, query: str, frame: DataFrame, output_m
     stored = stored_state(checkpoint, query)
     noted = None if stored is None else noted_expressions(checkpoint, query)
     expressions = state_expressions(frame)
-    if noted is not None:
-        return difference(noted, expressions)
+    differs = difference(noted, expressions) if noted is not None else None
+    if noted is not None and differs is None:
+        return None
     if stored is not None and stored.has_state:
-        reason = state_problem(frame, output_mode, stored, f"{checkpoint.folder}/{query}")
+        reason = state_problem(frame, output_mode, stored, f"{checkpoint.folder}/{query}") or differs
         if reason is not None:
             return reason
     if expressions or _notes(checkpoint).get(query):
