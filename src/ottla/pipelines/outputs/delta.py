@@ -164,6 +164,8 @@ class DeltaOutput:
 
         A merge that changed nothing (an empty batch) has made no commit: it gets its marker here.
         """
+        if self._keys and not work.is_marked:
+            return True
         for _ in range(COMMIT_TRIES):
             table = self._table()
             last = None if table is None else table.transaction_version(work.application)
@@ -181,7 +183,7 @@ class DeltaOutput:
         actions = [action for rows in staged if isinstance(rows, StagedFiles) for action in rows.files]
         attempts = " ".join(rows.attempt for rows in staged if isinstance(rows, StagedFiles) and rows.files)
         properties = CommitProperties(
-            app_transactions=[Transaction(work.application, work.version)],
+            app_transactions=[Transaction(work.application, work.version)] if work.is_marked else None,
             custom_metadata={
                 **work.note,
                 VERSION: f"{work.application} {work.version}",
@@ -217,7 +219,7 @@ class DeltaOutput:
 
     def sweep(self, work: Work, job: str | None = None) -> None:
         store, root = self._location.file_system()
-        last = self.reached(work.application)
+        last = self.reached(work.application) if work.is_marked or job is not None else work.version
         if job is not None and (last is None or last < work.version):
             remove_files(store, f"{root}/{_batch_folder(work.application, work.version)}", of_job=job)
         kept = None if last is None else self._commit_of(work.application, last).get(ATTEMPTS)
