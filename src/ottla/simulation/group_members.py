@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import Uuid, new_uuid
+from ottla.model.ids import Uuid, new_uuid, uuid_to_str
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
@@ -32,7 +32,7 @@ class ConsumerMember(GroupReader):
         self, world: GroupWorld, ledger: GroupLedger, topics: list[str], name: str, instance_id: str | None
     ) -> None:
         super().__init__(world, ledger, name)
-        self.member_id = str(new_uuid(world.dice.randbytes))
+        self.member_id = uuid_to_str(new_uuid(world.dice.randbytes))
         self.instance_id = instance_id
         self._topics = topics
         self._full = True
@@ -141,7 +141,7 @@ class ConsumerMember(GroupReader):
             self.epoch = 0
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             self.drop(set(self.owned))
-            self.member_id = str(new_uuid(self.world.dice.randbytes))
+            self.member_id = uuid_to_str(new_uuid(self.world.dice.randbytes))
             self.epoch = 0
 
     def _follow(self, assignment: set[Key]) -> None:

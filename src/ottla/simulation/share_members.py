@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.metadata.image import RESOURCE_GROUP
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import new_uuid
+from ottla.model.ids import new_uuid, uuid_to_str
 from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -69,7 +69,7 @@ async def read_from_the_start(world: GroupWorld) -> None:
 class ShareMember(GroupReader):
     def __init__(self, world: GroupWorld, shares: ShareLedger, name: str, topic: str) -> None:
         super().__init__(world, GroupLedger(SHARE_GROUP), name)
-        self.member_id = str(new_uuid(world.dice.randbytes))
+        self.member_id = uuid_to_str(new_uuid(world.dice.randbytes))
         self._shares = shares
         self._topic = topic
         self._full = True
