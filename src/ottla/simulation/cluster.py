@@ -21,6 +21,8 @@ from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.simulation.clients import Clients
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.faults import Faults
+from ottla.simulation.group_work import GroupWork
+from ottla.simulation.idle_group import PASSED_MS
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.loads import LOG_FOLDERS, Loads
@@ -103,6 +105,7 @@ class SimulatedCluster:
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
         self.transactions = TransactionalWork(self.clients, self.records)
+        self.groups = GroupWork(self.clients, self.records, self.ledger, self.replicas.truths, self._pass_hours)
         self.records.on_acked = self.replicas.on_acked
         self.records.on_read = self.replicas.on_read
 
@@ -170,6 +173,7 @@ class SimulatedCluster:
             self.records.start()
             self.loads.start()
             self.transactions.start()
+            self.groups.start()
 
     def run(self, duration_ms: float) -> None:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
@@ -205,6 +209,11 @@ class SimulatedCluster:
         """The clients end their work; the readers of transactions read what there is."""
         self.loads.stopped = True
         self.transactions.writing = False
+        self.groups.end()
+
+    def _pass_hours(self) -> None:
+        for node in self.nodes:
+            node.clock.jump(PASSED_MS)
 
     # ----------------------------------------------------------------------------------------------------------- judging
 
@@ -248,6 +257,7 @@ class SimulatedCluster:
                 self.replicas.kept(promise)
         if self.transactions.seen or self.transactions.committed:
             self._judge_transactions()
+        self.groups.judge(image)
 
     def _judge_transactions(self) -> None:
         ends = {}
@@ -309,7 +319,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     outcome.acked = len(cluster.records.acked)
     outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
-    outcome.work = {**cluster.loads.done, "transactions": len(cluster.transactions.committed)}
+    outcome.work = {**cluster.loads.done, **cluster.groups.done, "transactions": len(cluster.transactions.committed)}
     return outcome
 
 

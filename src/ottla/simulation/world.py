@@ -74,6 +74,10 @@ class SimulatedClock:
     def time_ms(self) -> int:
         return EPOCH_MS + int(self._world.now_ms) + self._skew_ms
 
+    def jump(self, by_ms: int) -> None:
+        """Move the wall clock; the monotonic clock goes on."""
+        self._skew_ms += by_ms
+
     def monotonic_ms(self) -> float:
         return self._world.now_ms
 
