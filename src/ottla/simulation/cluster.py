@@ -19,11 +19,12 @@ from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.simulation.clients import Clients
+from ottla.simulation.composition import Composition, composition_of
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.faults import Faults
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.ledger import Ledger
-from ottla.simulation.loads import LOG_FOLDERS, Loads
+from ottla.simulation.loads import Loads
 from ottla.simulation.machine import SHORT_LIFE
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
@@ -54,6 +55,8 @@ class ClusterShape:
     segment_bytes: int = 4096
     fetch_max_bytes: int = 1 << 20
     """Bytes of the metadata log in one answer: small answers leave a follower behind for a while."""
+    composition: Composition = Composition()
+    """Of whole nodes."""
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ class SimulatedCluster:
         self.nodes: list[SimulatedNode] = [*self.whole] or [self._node(node_id) for node_id in self.directories]
         self.clients = Clients(world, self.wires, self.whole)
         self.workload = (
-            WireWorkload(world, self.nodes, CLUSTER_ID, self.clients)
+            WireWorkload(world, self.nodes, CLUSTER_ID, self.clients, shape.composition)
             if shape.partitions
             else Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
         )
@@ -134,27 +137,32 @@ class SimulatedCluster:
         shape, config = self.shape, self._raft_config(node_id)
         servers = ",".join(f"{_host(voter.id)}:9093" for voter in self.voters.voters)
         voters = ",".join(f"{voter.id}@{_host(voter.id)}:9093" for voter in self.voters.voters)
-        role, name, port = ("controller", "CONTROLLER", 9093) if config.controller else ("broker", "PLAINTEXT", 9092)
+        is_broker = shape.composition.is_broker(node_id, shape.voters)
+        roles = [("controller", "CONTROLLER", 9093)] * config.controller + [("broker", "PLAINTEXT", 9092)] * is_broker
         properties = {
             **SHORT_LIFE,
-            "process.roles": role,
+            "process.roles": ",".join(role for role, _, _ in roles),
             "node.id": str(node_id),
-            "listeners": f"{name}://{_host(node_id)}:{port}",
+            "listeners": ",".join(f"{name}://{_host(node_id)}:{port}" for _, name, port in roles),
             "controller.listener.names": "CONTROLLER",
             "metadata.log.dir": METADATA_FOLDER,
-            "log.dirs": METADATA_FOLDER if config.controller else ",".join(LOG_FOLDERS),
+            "log.dirs": METADATA_FOLDER,
             "internal.metadata.log.segment.bytes": str(shape.segment_bytes),
             "metadata.log.max.record.bytes.between.snapshots": str(shape.snapshot_bytes),
             "metadata.max.retention.bytes": str(shape.snapshot_bytes * 2),
             "controller.quorum.fetch.max.bytes": str(shape.fetch_max_bytes),
         }
+        if is_broker:
+            properties |= shape.composition.properties(node_id)
         if shape.dynamic:
             properties["controller.quorum.bootstrap.servers"] = servers
         else:
             properties["controller.quorum.voters"] = voters
-        spec = NodeSpec(config, load(properties), partitions=not config.controller)
+        spec = NodeSpec(config, load(properties), partitions=is_broker)
         initial = self.voters if shape.dynamic and config.controller else None
-        return WholeNode(self.world, self.network, self.wires, spec, initial)
+        node = WholeNode(self.world, self.network, self.wires, spec, initial)
+        node.disk.forgetful = is_broker and shape.composition.forgetful
+        return node
 
     def _format(self, disk: FakeDisk) -> None:
         """As `storage format --initial-controllers` does it: the voters in the 0-0 checkpoint."""
@@ -262,13 +270,15 @@ class SimulatedCluster:
 def shape_of(world: World) -> ClusterShape:
     dice = world.random
     if world.seed % 2 == 0:
+        voters, composition = dice.choice([1, 3]), composition_of(world.seed)
         return ClusterShape(
-            voters=dice.choice([1, 3]),
-            observers=3,
+            voters=voters,
+            observers=composition.observers(voters),
             dynamic=dice.random() < 0.5,
             partitions=True,
             snapshot_bytes=dice.choice([1 << 20, 20_000]),
             segment_bytes=dice.choice([4_096, 100_000]),
+            composition=composition,
         )
     voters = dice.choice([3, 3, 3, 5, 1])
     return ClusterShape(

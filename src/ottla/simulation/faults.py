@@ -206,7 +206,7 @@ class Faults:
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
 
     def _in_sync(self) -> bool:
-        """Every broker is up in its present life, and every partition has all its replicas in its ISR."""
+        """Every broker is up in its present life, and every partition has all its replicas in its ISR, two at least."""
         publishers = [node.publisher for node in self._nodes if node.publisher is not None]
         if not publishers:
             return False
@@ -221,7 +221,7 @@ class Faults:
             ):
                 return False
         return all(
-            set(partition.isr) == set(partition.replicas)
+            set(partition.isr) == set(partition.replicas) and len(partition.replicas) > 1
             for topic in image.topics_by_id.values()
             for partition in topic.partitions.values()
         )
