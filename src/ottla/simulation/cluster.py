@@ -19,16 +19,20 @@ from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.simulation.clients import Clients
-from ottla.simulation.composition import Composition, composition_of
+from ottla.simulation.complaints import Complaints
+from ottla.simulation.composition import PLAIN, Composition, composition_of
 from ottla.simulation.disk import FakeDisk
+from ottla.simulation.disk_invariants import DiskInvariants
 from ottla.simulation.faults import Faults
+from ottla.simulation.history import History
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.loads import Loads
 from ottla.simulation.machine import SHORT_LIFE
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
-from ottla.simulation.records import Records
+from ottla.simulation.rare_faults import RareFaults
+from ottla.simulation.records import Promise, Records
 from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
 from ottla.simulation.streams import StreamNetwork
 from ottla.simulation.transactions import TransactionalWork
@@ -39,6 +43,7 @@ from ottla.simulation.world import World
 CLUSTER_ID = "simulated-cluster-0001"
 FAULTS_MS = 14_000.0
 HEALED_MS = 9_000.0
+DISK_CHECK_MS = 250.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,7 @@ class ClusterShape:
     segment_bytes: int = 4096
     fetch_max_bytes: int = 1 << 20
     """Bytes of the metadata log in one answer: small answers leave a follower behind for a while."""
-    composition: Composition = Composition()
+    composition: Composition = PLAIN
     """Of whole nodes."""
 
 
@@ -106,7 +111,11 @@ class SimulatedCluster:
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
         self.transactions = TransactionalWork(self.clients, self.records)
-        self.records.on_acked = self.replicas.on_acked
+        self.history = History(self.clients, self.records, self.replicas, shape.composition)
+        self.history.sent = self.ledger.sent
+        self.disks = DiskInvariants(self.ledger)
+        self.complaints = Complaints()
+        self.records.on_acked = self._on_acked
         self.records.on_read = self.replicas.on_read
 
     def _raft_config(self, node_id: NodeId) -> RaftConfig:
@@ -178,6 +187,17 @@ class SimulatedCluster:
             self.records.start()
             self.loads.start()
             self.transactions.start()
+            self.history.start()
+            self.world.call_later(DISK_CHECK_MS, self._check_disks)
+
+    def _check_disks(self) -> None:
+        for node in self.whole:
+            self.disks.check(node)
+        self.world.call_later(DISK_CHECK_MS, self._check_disks)
+
+    def _on_acked(self, promise: Promise) -> None:
+        self.history.on_acked(promise)
+        self.replicas.on_acked(promise)
 
     def run(self, duration_ms: float) -> None:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
@@ -185,6 +205,8 @@ class SimulatedCluster:
     def check(self) -> None:
         if self.clients.failures:
             raise self.clients.failures[0]
+        if self.complaints.violation is not None:
+            raise self.complaints.violation
         touched = []
         for node in self.nodes:
             if node.touched:
@@ -213,6 +235,7 @@ class SimulatedCluster:
         """The clients end their work; the readers of transactions read what there is."""
         self.loads.stopped = True
         self.transactions.writing = False
+        self.history.stopped = True
 
     # ----------------------------------------------------------------------------------------------------------- judging
 
@@ -254,6 +277,7 @@ class SimulatedCluster:
         for promise in self.records.acked:
             if promise.key[0] in image.topics_by_id:
                 self.replicas.kept(promise)
+        self.history.judge()
         if self.transactions.seen or self.transactions.committed:
             self._judge_transactions()
 
@@ -298,28 +322,32 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     cluster = SimulatedCluster(world, shape_of(world))
     outcome = Outcome(seed, cluster.shape)
     faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms, cluster.lost)
+    rare = RareFaults(cluster, faults, faults_ms)
     try:
-        cluster.start()
-        faults.start()
-        cluster.run(faults_ms)
-        faults.heal()
-        cluster.run(HEALED_MS / 2)
-        cluster.end_work()
-        cluster.run(HEALED_MS / 2)
-        cluster.judge()
+        with cluster.complaints.heard():
+            cluster.start()
+            faults.start()
+            rare.start()
+            cluster.run(faults_ms)
+            rare.heal()
+            faults.heal()
+            cluster.run(HEALED_MS / 2)
+            cluster.end_work()
+            cluster.run(HEALED_MS / 2)
+            cluster.judge()
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed
         where = traceback.extract_tb(error.__traceback__)[-1]
         outcome.violation = f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]})"
     cluster.close()
     outcome.events = world.events
-    outcome.faults = faults.count
+    outcome.faults = faults.count + sum(rare.count.values())
     outcome.elections = len(cluster.invariants.leaders)
     outcome.committed = cluster.invariants.committed_end
     outcome.answered = cluster.workload.answered
     outcome.acked = len(cluster.records.acked)
     outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
-    outcome.work = {**cluster.loads.done, "transactions": len(cluster.transactions.committed)}
+    outcome.work = {**cluster.loads.done, "transactions": len(cluster.transactions.committed), **rare.count}
     return outcome
 
 

@@ -71,6 +71,9 @@ class Composition:
         return properties
 
 
+PLAIN = Composition()
+
+
 def composition_of(seed: int) -> Composition:
     dice = random.Random(seed * 43 + 17)  # noqa: S311 - a simulation must be repeatable
     if dice.random() < PLAIN_SHARE:

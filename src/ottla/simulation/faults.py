@@ -99,6 +99,9 @@ class Faults:
             node.kill()
             self._world.call_later(500, lambda: self._start(node))
 
+    def start_later(self, node: SimulatedNode, delay_ms: float) -> None:
+        self._world.call_later(delay_ms, lambda: self._start(node))
+
     def _restart(self, node: SimulatedNode) -> None:
         """A supervisor starts a process that has ended."""
         self._world.call_later(self._world.random.uniform(200, 1_000), lambda: self._start(node))
@@ -139,7 +142,7 @@ class Faults:
 
     def _wipe_observer(self) -> None:
         node = self._world.random.choice(self._nodes)
-        if node.up and not node.spec.config.controller and (not node.spec.partitions or self._in_sync()):
+        if node.up and not node.spec.config.controller and (not node.spec.partitions or self.in_sync()):
             node.wipe()
             self._on_lost(node.node_id, True)
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
@@ -200,12 +203,12 @@ class Faults:
         Until the broker is in sync again, no other broker may lose its power.
         """
         node = self._world.random.choice(self._brokers)
-        if node.up and self._in_sync():
+        if node.up and self.in_sync():
             node.kill(power=True)
             self._on_lost(node.node_id, False)
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
 
-    def _in_sync(self) -> bool:
+    def in_sync(self) -> bool:
         """Every broker is up in its present life, and every partition has all its replicas in its ISR, two at least."""
         publishers = [node.publisher for node in self._nodes if node.publisher is not None]
         if not publishers:

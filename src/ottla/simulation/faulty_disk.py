@@ -1,7 +1,7 @@
 """A disk whose directories fail one by one, and whose names a power cut may take back.
 
-A fault of one directory leaves the other directories alone. A hang delays work in threads until its end. On the event
-loop a hang stops the process as long, as a blocking call does. With `forgetful`, a rename, a removal and a new name last
+A fault of one directory leaves the other directories alone. The syncs of a directory that hangs return at the end of the
+hang: work in a thread waits, and a sync on the event loop stops the whole process as long. With `forgetful`, a rename, a removal and a new name last
 only from the next sync of their directory on. The journal of the file system keeps the order of names: a power cut takes
 back the last changes, never one from their middle.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -43,7 +43,10 @@ class _Change(NamedTuple):
     """A change of names."""
 
     parents: tuple[str, ...]
-    undo: Callable[[], None]
+    undo: Callable[[], object]
+    path: str
+    former: FakeFile | None
+    """The file that had the path before."""
 
 
 class FaultyDisk(FakeDisk):
@@ -57,14 +60,13 @@ class FaultyDisk(FakeDisk):
         self.hanging: dict[str, float] = {}
         """Folder -> the end of its hang."""
         self.forgetful = False
-        self._journal: list[_Change] = []
+        self._journals: dict[str, list[_Change]] = {}
+        """By file system: each directory of `log.dirs` is one."""
 
     # ------------------------------------------------------------------------------------------------------------ faults
 
     def check_write(self, path: str) -> None:
         super().check_write(path)
-        if self.hanging:
-            self._hang(path)
         if self.full_folders and _below(path, self.full_folders):
             raise OSError(errno.ENOSPC, "the simulated directory is full")
         if self.failing_folders and _below(path, self.failing_folders):
@@ -102,17 +104,38 @@ class FaultyDisk(FakeDisk):
         if not self.forgetful:
             super().cut_power()
             return
-        dice, journal = self._random, self._journal
-        keeps = len(journal) if dice.random() < KEEPS_ALL_NAMES else dice.randint(0, len(journal))
-        for change in reversed(journal[keeps:]):
-            change.undo()
-        journal.clear()
+        dice = self._random
+        for journal in self._journals.values():
+            keeps = len(journal) if dice.random() < KEEPS_ALL_NAMES else dice.randint(0, len(journal))
+            for change in reversed(journal[keeps:]):
+                change.undo()
+        self._journals.clear()
         for file in self.files.values():
             self.restore(file, self.surviving(file))
 
+    def former(self, path: str) -> Iterator[bytes]:
+        """What else the path may hold after a power cut."""
+        file = self.files.get(path)
+        if not self.forgetful and file is not None and not file.synced_name and file.replaces is not None:
+            yield file.replaces
+        for change in self._journal(path):
+            if change.path == path and change.former is not None:
+                yield bytes(change.former.data)
+
+    def _journal(self, path: str) -> list[_Change]:
+        return self._journals.setdefault(path.split("/", 2)[1], [])
+
     def wipe(self) -> None:
         super().wipe()
-        self._journal.clear()
+        self._journals.clear()
+
+    def replace_folder(self, folder: str, contents: Mapping[str, bytes]) -> None:
+        """Somebody puts other files in the place of the folder's files."""
+        self._journal(folder).clear()
+        for path in [path for path in self.files if path.startswith(folder + "/")]:
+            del self.files[path]
+        for path, data in contents.items():
+            self.restore(self.files.setdefault(path, FakeFile(self, path)), data)
 
     # ------------------------------------------------------------------------------------------------------------- names
 
@@ -120,29 +143,29 @@ class FaultyDisk(FakeDisk):
         is_new = create and path not in self.files
         file = super().open(path, create=create)
         if is_new:
-            self._note([path], partial(self.files.pop, path, None))
+            self._note(path, partial(self.files.pop, path, None))
         return file
 
     def write_atomic(self, path: str, data: bytes) -> None:
         super().write_atomic(path, data)
-        self._journal.clear()
+        self._journal(path).clear()
 
     def make_dirs(self, path: str) -> None:
         if path not in self.folders:
-            self._note([path], partial(self.folders.discard, path))
+            self._note(path, partial(self.folders.discard, path))
         super().make_dirs(path)
 
     def rename(self, source: str, target: str) -> None:
         file, replaced = self.files.get(source), self.files.get(target)
         if file is not None:
             super().rename(source, target)
-            self._note([source, target], partial(self._rename_back, file, source, target, replaced))
+            self._note(target, partial(self._rename_back, file, source, target, replaced), source, former=replaced)
             return
         folders = {name for name in self.folders if name == source or name.startswith(source + "/")}
-        before = len(self._journal)
+        before = len(self._journal(target))
         super().rename(source, target)  # which renames file by file: one change for the file system
-        del self._journal[before:]
-        self._note([source, target], partial(self._rename_folder_back, source, target, folders))
+        del self._journal(target)[before:]
+        self._note(target, partial(self._rename_folder_back, source, target, folders), source)
 
     def _rename_back(self, file: FakeFile, source: str, target: str, replaced: FakeFile | None) -> None:
         self.files.pop(target, None)
@@ -162,7 +185,7 @@ class FaultyDisk(FakeDisk):
     def remove(self, path: str) -> None:
         file = self.files.get(path)
         if file is not None:
-            self._note([path], partial(self.files.__setitem__, path, file))
+            self._note(path, partial(self.files.__setitem__, path, file), former=file)
         super().remove(path)
 
     def remove_tree(self, path: str) -> None:
@@ -174,18 +197,23 @@ class FaultyDisk(FakeDisk):
             self.files.update(files)
             self.folders |= folders
 
-        self._note([path, f"{path}/content"], undo)
+        self._note(path, undo)
 
     def sync_dir(self, path: str) -> None:
         super().sync_dir(path)
-        for at in range(len(self._journal) - 1, -1, -1):
-            if path in self._journal[at].parents:
-                del self._journal[: at + 1]
+        journal = self._journal(path)
+        for at in range(len(journal) - 1, -1, -1):
+            if path in journal[at].parents:
+                del journal[: at + 1]
                 return
 
-    def _note(self, paths: Iterable[str], undo: Callable[[], object]) -> None:
+    def _note(
+        self, path: str, undo: Callable[[], object], source: str | None = None, *, former: FakeFile | None = None
+    ) -> None:
+        """`source`: the other name of a rename."""
         if self.forgetful:
-            self._journal.append(_Change(tuple(path.rpartition("/")[0] for path in paths), undo))
+            parents = tuple(name.rpartition("/")[0] for name in (path, source) if name is not None)
+            self._journal(path).append(_Change(parents, undo, path, former))
 
 
 def _below(path: str, folders: Iterable[str]) -> str | None:

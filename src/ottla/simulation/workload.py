@@ -227,5 +227,8 @@ def _topic(name: str, partitions: int, composition: Composition) -> CreatableTop
     elif name.startswith("r"):
         configs["retention.bytes"] = "12000"
     return CreatableTopic(
-        name, partitions, composition.replicas, configs=[CreatableTopicConfig(key, value) for key, value in configs.items()]
+        name,
+        partitions,
+        composition.replicas,
+        configs=[CreatableTopicConfig(key, value) for key, value in configs.items()],
     )
