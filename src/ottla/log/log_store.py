@@ -159,10 +159,10 @@ class LogStore:
     ) -> None:
         path = log_dir.path
         clean = read_clean_shutdown(self._storage, path) is not None
-        if clean:
-            self._storage.remove(f"{path}/{CLEAN_SHUTDOWN}")
-            # A power cut that brings the marker back would let the next start trust bytes that were never synced.
-            self._storage.sync_dir(path)
+        self._storage.remove(f"{path}/{CLEAN_SHUTDOWN}")
+        # Else a power cut may bring the marker back, or a checkpoint older than the one that is read here: the next start
+        # would trust bytes that were never synced.
+        self._storage.sync_dir(path)
         checkpoints = log_dir.checkpoints
         recovery_points = checkpoints.read(RECOVERY_POINT_CHECKPOINT)
         log_starts = checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
