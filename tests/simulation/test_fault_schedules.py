@@ -20,9 +20,21 @@ from ottla.protocol.generated.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.generated.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.generated.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from ottla.protocol.records import SimpleRecord, build_batch
 from ottla.simulation.composition import Composition
 from ottla.simulation.invariants import Violation
+from ottla.simulation.loads import GROUP
 from ottla.simulation.rare_faults import _places, _put
 from ottla.simulation.whole_node import WholeNode
 from tests.simulation.data_mutations import DATA_MUTATIONS
@@ -49,6 +61,30 @@ class FaultStage(Stage):
             for node in self.cluster.whole:
                 self.cluster.disks.check(node)
 
+    def coordinator(self, via: WholeNode, *, other_than: WholeNode | None = None) -> WholeNode:
+        """Of the group, as soon as a broker names another than that."""
+        while self.cluster.world.now_ms < 60_000:
+            answers = self.ask(via, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
+            self.run(500)
+            named = answers[0].coordinators[0] if answers else None
+            if named is not None and not named.error_code and self.node(named.node_id) is not other_than:
+                return self.node(named.node_id)
+        raise AssertionError("no coordinator")
+
+    def commit(self, coordinator: WholeNode, offset: int) -> bool:
+        topic = OffsetCommitRequestTopic(self.name, partitions=[OffsetCommitRequestPartition(0, offset)])
+        answers = self.ask(coordinator, OffsetCommitRequest(GROUP, topics=[topic]), 8)
+        self.run(500)
+        return bool(answers) and not answers[0].topics[0].partitions[0].error_code
+
+    def committed(self, coordinator: WholeNode) -> int:
+        topics = [OffsetFetchRequestTopics(self.name, partition_indexes=[0])]
+        fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=topics)], require_stable=True)
+        answers = self.ask(coordinator, fetch, 8)
+        self.run(500)
+        offset: int = answers[0].groups[0].topics[0].partitions[0].committed_offset
+        return offset
+
     def folder(self, node: WholeNode) -> str:
         return self.partition(node).log.log_dir.path
 
@@ -60,11 +96,11 @@ class FaultStage(Stage):
             batch = bytes(build_batch([SimpleRecord(self.cluster.clients.time_ms(), None, value)]))
             self.cluster.clients.spawn(self.cluster.records._send(node.node_id, self.key, acks, batch))
 
-    def ask(self, node: WholeNode, request: Any) -> list[Any]:
+    def ask(self, node: WholeNode, request: Any, version: int | None = None) -> list[Any]:
         answers: list[Any] = []
 
         async def ask() -> None:
-            answers.append(await self.cluster.clients.ask(node.node_id, request))
+            answers.append(await self.cluster.clients.ask(node.node_id, request, version=version))
 
         self.cluster.clients.spawn(ask())
         return answers
@@ -229,6 +265,22 @@ def a_replica_is_moved_while_it_truncates() -> None:
     stage.cluster.replicas.whole(former.node_id, stage.key, stage.partition(former))
 
 
+def a_coordinator_is_cut_off() -> None:
+    """Clients still reach the coordinator, and no broker does."""
+    stage = FaultStage()
+    former = stage.coordinator(stage.leader)
+    while not stage.commit(former, 1):
+        assert stage.cluster.world.now_ms < 30_000
+    others = [node for node in stage.cluster.whole if node is not former]
+    stage.apart([former], others)
+    acknowledged = 2 if stage.commit(former, 2) else 1
+    stage.run(4_000)
+    coordinator = stage.coordinator(others[-1], other_than=former)
+    offset = stage.committed(coordinator)
+    if offset < acknowledged:
+        raise Violation(f"offset {acknowledged} was acknowledged, and {offset} is committed")
+
+
 SCHEDULES: dict[str, Callable[[], None]] = {
     "goes_on_after_a_failed_sync": a_sync_that_fails_once,
     "moves_the_recovery_point_before_the_sync": a_directory_that_hangs,
@@ -241,6 +293,7 @@ SCHEDULES: dict[str, Callable[[], None]] = {
     "waits_by_the_wall_clock": a_clock_jumps_back,
     "only_logs_a_bug": a_supervisor_sees_no_bug,
     "leaves_out_a_batch_of_a_read": a_consumer_reads_from_the_closest_replica,
+    "answers_a_coordinator_before_its_commit": a_coordinator_is_cut_off,
     "compares_a_moved_replica_by_its_end_alone": a_replica_is_moved_while_it_truncates,
 }
 """By the bug that the schedule finds."""

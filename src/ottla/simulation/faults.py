@@ -62,6 +62,9 @@ class Faults:
         # Each seed has its own mixture, so that rare kinds meet often in some of them.
         dice = self._world.random
         self._kinds = dice.sample(self._kinds, dice.randint(3, len(self._kinds)))
+        if len(self._nodes) == 1:
+            links = (self._partition, self._cut_leader, self._cut_broker, self._cut_one_way, self._clog)
+            self._kinds = [kind for kind in self._kinds if kind not in links] or [self._kill]
         self._pause_ms = dice.choice([200.0, 700.0, 2_000.0])
         self._world.call_later(dice.uniform(0, 3_000), self._next)
 
