@@ -159,6 +159,9 @@ class LogStore:
         path = log_dir.path
         clean = read_clean_shutdown(self._storage, path) is not None
         self._storage.remove(f"{path}/{CLEAN_SHUTDOWN}")
+        # Else a power cut may bring the marker back, or a checkpoint older than the one that is read here: the next start
+        # would trust bytes that were never synced.
+        self._storage.sync_dir(path)
         checkpoints = log_dir.checkpoints
         recovery_points = checkpoints.read(RECOVERY_POINT_CHECKPOINT)
         log_starts = checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
@@ -389,8 +392,9 @@ class LogStore:
     def checkpoint_recovery_points(self, *, sync: bool = True) -> None:
         checkpoint(RECOVERY_POINT_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
-    def checkpoint_log_start_offsets(self, *, sync: bool = True) -> None:
-        checkpoint(LOG_START_OFFSET_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
+    def checkpoint_log_start_offsets(self, *, sync: bool = True) -> list[LogDirectory]:
+        """Returns the directories that refused the write."""
+        return checkpoint(LOG_START_OFFSET_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
     def checkpoint_high_watermarks(self, *, sync: bool = True) -> None:
         checkpoint(HIGH_WATERMARK_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)

@@ -164,4 +164,3 @@ def _partitions(keys: set[Key]) -> list[TopicPartitions]:
     for topic_id, index in sorted(keys):
         topics.setdefault(topic_id, []).append(index)
     return [TopicPartitions(topic_id, indexes) for topic_id, indexes in topics.items()]
-

@@ -53,7 +53,12 @@ Make = Callable[[str], Any]
 
 class GroupWork:
     def __init__(
-        self, clients: Clients, records: Records, ledger: Ledger, truths: dict[Key, Truth], pass_hours: Callable[[], None]
+        self,
+        clients: Clients,
+        records: Records,
+        ledger: Ledger,
+        truths: dict[Key, Truth],
+        pass_hours: Callable[[], None],
     ) -> None:
         """`pass_hours` moves the clocks of all nodes."""
         self._clients = clients
@@ -169,7 +174,11 @@ class GroupWork:
         """Any topic, also those of other work."""
         image = self._clients.image
         topics = [t for t in image.topics_by_id.values() if not t.name.startswith("__")] if image is not None else []
-        small = [t for t in topics if len(t.partitions) < MOST_PARTITIONS and (t.name in self.topics or len(t.partitions) < 2)]
+        small = [
+            t
+            for t in topics
+            if len(t.partitions) < MOST_PARTITIONS and (t.name in self.topics or len(t.partitions) < 2)
+        ]
         if small and self._clients.world.now_ms < CALM_FROM_MS + 2_000:
             topic = self._dice.choice(small)
             request = CreatePartitionsTopic(topic.name, len(topic.partitions) + 1)

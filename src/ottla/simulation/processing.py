@@ -220,7 +220,9 @@ class Processing:
             return {}
         rows = [(topic.topic_id, row) for topic in response.groups[0].topics for row in topic.partitions]
         return {
-            (topic_id, row.partition_index): max(row.committed_offset, 0) for topic_id, row in rows if not row.error_code
+            (topic_id, row.partition_index): max(row.committed_offset, 0)
+            for topic_id, row in rows
+            if not row.error_code
         }
 
     async def _read_input(self, key: Key, position: int) -> list[Input]:
@@ -308,7 +310,9 @@ class Processing:
         if any(truth.unclean for truth in self._world.truths.values()):
             return
         if self.final is None:
-            raise Violation(f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing")
+            raise Violation(
+                f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing"
+            )
         for number, inputs in self.committed.items():
             missing = [record for record in inputs if record not in self.seen]
             if missing:

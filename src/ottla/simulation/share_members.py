@@ -52,9 +52,7 @@ class _Session(NamedTuple):
 
 async def read_from_the_start(world: GroupWorld) -> None:
     """Set the group's start to the earliest record; returns when the brokers have the setting."""
-    resource = AlterConfigsResource(
-        RESOURCE_GROUP, SHARE_GROUP, [AlterableConfig(_SETTING, _ALTER_SET, "earliest")]
-    )
+    resource = AlterConfigsResource(RESOURCE_GROUP, SHARE_GROUP, [AlterableConfig(_SETTING, _ALTER_SET, "earliest")])
     while True:
         try:
             broker = world.dice.choice(world.clients.brokers())

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from ottla.model.user_error import UserError
+
 DELETED = "_deleted"
 """A boolean column that upserting sinks understand: the row with this key goes."""
 
