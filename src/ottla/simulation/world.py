@@ -76,7 +76,7 @@ class SimulatedClock:
 
     def jump(self, by_ms: int) -> None:
         """Move the wall clock; the monotonic clock goes on."""
-        self._skew_ms += by_ms
+        self.skew_ms += by_ms
 
     def monotonic_ms(self) -> float:
         return self._world.now_ms
