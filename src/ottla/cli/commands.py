@@ -108,8 +108,7 @@ def ottla() -> None:
     r"""Ottla: a commit log that implements Apache Kafka's protocol.
 
     \b
-    Examples:
-      ottla up
+    Example:
       ottla consume orders --from -10m
     """
 

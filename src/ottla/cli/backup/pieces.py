@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 class Piece(NamedTuple):
     first: int
-    count: int
+    record_count: int
     batch: bytes
 
     @property
     def end(self) -> int:
-        return self.first + self.count
+        return self.first + self.record_count
 
 
 def segment_content(store: BackupStore, segment: SavedSegment) -> bytes:

@@ -90,7 +90,7 @@ def _own_settings(topic: SavedTopic) -> list[Change]:
 def _refuse_holes(store: BackupStore, manifest: Manifest, max_holes: int) -> None:
     for topic in manifest.topics:
         for partition in topic.partitions:
-            records = sum(piece.count for piece in pieces(store, partition))
+            records = sum(piece.record_count for piece in pieces(store, partition))
             holes = partition.end - partition.start - records
             if holes > max_holes:
                 raise BackupError(

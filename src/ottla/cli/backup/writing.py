@@ -51,7 +51,7 @@ class PartitionWriter:
         self._fill_start(start)
         for piece in pieces:
             self._fill_hole(piece.first)
-            self._append(piece.batch, piece.count)
+            self._append(piece.batch, piece.record_count)
         self._fill_hole(end)
 
     def _fill_start(self, start: int) -> None:
