@@ -51,7 +51,7 @@ test: setup  ## all tests, in parallel; ARGS="-k name" narrows
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS) --dist worksteal --session-timeout 3000 -m "not soak" $(ARGS)
 
 # Without other programs, Spark, browsers and the simulator's many seeds: what a change of the log or the command line breaks.
-quick: setup  ## the tests for daily work, some two minutes: no interop, Spark, browsers, simulator
+quick: setup  ## the tests for daily work: no interop, Spark, browsers, simulator
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS) --dist worksteal -m "not soak and not interop" \
 	  tests/broker tests/cli tests/client tests/controller tests/coordinator tests/env tests/log tests/metadata tests/model \
 	  tests/payloads tests/protocol tests/raft tests/replication tests/runtime tests/server tests/transactions $(ARGS)
