@@ -90,9 +90,8 @@ def ottla() -> None:
     r"""Ottla: a commit log that implements Apache Kafka's protocol.
 
     \b
-    Examples:
+    Example:
       ottla up
-      ottla consume orders --from -10m
     """
 
 
