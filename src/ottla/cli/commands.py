@@ -109,7 +109,7 @@ def ottla() -> None:
 
     \b
     Example:
-      ottla consume orders --from -10m
+      ottla up
     """
 
 
