@@ -13,7 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Modules that run only in a program that has these: a session of Spark, a run of pytest.
 SPARK_FORMATS = {"pyspark_ottla", *(f"pyspark_ottla_{name}" for name in ("delta", "files", "iceberg", "sql"))}
-HOSTED = {"pyspark": {"pipelines", "demo", *SPARK_FORMATS}, "py4j": {"pipelines"}, "pytest": {"testing"}}
+HOSTED = {
+    "pyspark": {"pipelines", "demo", *SPARK_FORMATS},
+    "py4j": {"pipelines"},
+    "pytest": {"testing"},
+    "polars": {"frames"},
+}
 
 
 def names(requirements: list[str]) -> set[str]:

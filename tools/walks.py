@@ -26,7 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from struct import pack, unpack
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.testing import Broker
 
 ROUNDS = 7
 WARM_UP = 3

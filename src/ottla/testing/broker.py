@@ -272,7 +272,7 @@ class Broker:
         deadline = time.monotonic() + _METADATA_S
         while not all(thread.has_topic(topic) for thread in self.nodes):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not every node knows the topic {topic} after {_METADATA_S:g} s")
+                raise TimeoutError(f"the topic {topic} has not reached every node after {_METADATA_S:g} s")
             time.sleep(_LOOK_S)
 
     @contextmanager
