@@ -9,15 +9,20 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Modules that run only in a program that has these: a session of Spark, a run of pytest.
 SPARK_FORMATS = {"pyspark_ottla", *(f"pyspark_ottla_{name}" for name in ("delta", "files", "iceberg", "sql"))}
+ARROW = {"tables", "connect", "pipelines", *SPARK_FORMATS}
 HOSTED = {
     "pyspark": {"pipelines", "demo", *SPARK_FORMATS},
     "py4j": {"pipelines"},
     "pytest": {"testing"},
     "polars": {"frames"},
+    "pyarrow": ARROW,  # a core installation imports these packages only inside of `extra_needed` or behind `require`
+    "numpy": {"tables"},
 }
 
 
@@ -44,7 +49,9 @@ def imports(path: Path) -> list[tuple[str, bool]]:
 
 def test_every_import_is_declared() -> None:
     core = names(PROJECT["dependencies"])
-    extras = core | names([one for extra in ("spark", "otel") for one in PROJECT["optional-dependencies"][extra]])
+    extras = core | names(
+        [one for extra in ("sql", "spark", "otel") for one in PROJECT["optional-dependencies"][extra]]
+    )
     extras |= {"opentelemetry-api"}  # of opentelemetry-sdk
     owners = packages_distributions()
     problems = []
@@ -52,12 +59,12 @@ def test_every_import_is_declared() -> None:
     for path in paths:
         part = path.relative_to(ROOT / "src").parts
         for package, at_once in imports(path):
-            if package in sys.stdlib_module_names or package in {"ottla", *SPARK_FORMATS}:
+            if package in sys.stdlib_module_names or package in {"ottla", "compression", *SPARK_FORMATS}:  # 3.14 has it
                 continue
             if set(part) & HOSTED.get(package, set()):
                 continue
             allowed = core if at_once else extras
-            if not {owner.lower().replace("_", "-") for owner in owners.get(package, [package])} & allowed:
+            if not {canonicalize_name(owner) for owner in owners.get(package, [package])} & allowed:
                 problems.append(f"{path.relative_to(ROOT)}: {package}")
     assert problems == []
 
@@ -102,8 +109,17 @@ def test_no_floor_allows_a_version_with_a_known_vulnerability() -> None:
 
 
 def test_what_is_locked_is_above_the_floors() -> None:
-    for lock in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock"):
+    for lock in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock", "requirements-sql.lock"):
         locked = dict(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\d.]+)", (ROOT / lock).read_text(), re.MULTILINE))
         for name, (first, reason) in SAFE.items():
             if name in locked:
                 assert version(locked[name]) >= version(first), f"{lock}: {name}=={locked[name]} has {reason}"
+
+
+def test_the_smaller_locks_are_parts_of_the_developers_lock() -> None:
+    """`make test` after `make demo` adds packages and changes none."""
+    pins = {
+        name: set(re.findall(r"^[\w.-]+==\S+", (ROOT / f"requirements{name}.lock").read_text(), re.MULTILINE))
+        for name in ("", "-sql", "-spark", "-dev")
+    }
+    assert pins[""] < pins["-sql"] < pins["-spark"] < pins["-dev"]

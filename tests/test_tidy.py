@@ -67,7 +67,7 @@ def test_there_is_something_to_check() -> None:
 
 def test_nothing_strange_lies_at_the_top() -> None:
     """A server that is started in the checkout leaves its data there, and `git add -A` takes them along."""
-    known = {".ci", "bench", "deploy", "docs", "examples", "src", "tests", "tools"}
+    known = {".ci", ".github", "bench", "deploy", "docs", "examples", "src", "tests", "tools"}
     names = {path.relative_to(ROOT).parts[0] for path in tracked() if path.parent != ROOT}
     assert names - known == set()
 

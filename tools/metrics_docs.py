@@ -41,6 +41,10 @@ A partition that a member owns without a commit counts from the start of the par
 `ottla top` and the console follow the same rules against any Kafka, and mark such a partition. Where the console may not read
 a topic, seconds count from when the console saw the record arrive.
 
+**Stalls.** `ottla_loop_delay_seconds` is a histogram of the time in which the node's event loop served nobody, one probe each
+100 ms. From `ottla.loop.stall.ms` (250) on, the node also logs `loop.stalled` with the wall time, the processor time and the
+stack of the code that held the loop. A stall without processor time waited for a disk, or the machine was busy.
+
 **Traces.** `ottla.traces.endpoint=http://HOST:4318/v1/traces` sends a span for each request (`Produce`, `Fetch`, ...) to an
 OpenTelemetry collector, OTLP over HTTP as JSON, once a second; `ottla.traces.sample.ratio` keeps a part of them. Spans
 name the client, the principal, the topics, records and bytes. Batches stay closed, so a trace context in record headers

@@ -36,14 +36,15 @@ WARM_UP = 3
 CLIENT_ID = "walks"
 SERVER_THREAD = "ottla-broker"
 FETCH_WAIT_MS = 60_000
-STATIONS = frozenset(
-    {"DiskFile.pwrite", "DiskFile.pread", "Channel._send_bytes", "encode_request", "decode_chunk", "render"}
-)
-"""Where something happens: the disk, the answer, a request to a broker, rows, a page."""
+STATIONS = frozenset({"DiskFile.pwrite", "DiskFile.pread", "Channel._send_bytes", "encode_request", "decode_chunk"})
+"""Where something happens: the disk, the answer, a request to a broker, rows."""
+PAGE = ("/console/render.py", "render")
+"""Where a page is made. Settings have a function of the same name."""
 DECISION = ("self", "response", "records")
 """The first parameters of `Decision.__init__`, a method that the dataclass makes."""
 LOOP_FILES = ("/asyncio/", "/selectors.py")
 CODEC = ("protocol/generated/", "protocol/primitives.py")
+TEMPLATE = ".html"
 """Made by a program: nobody reads these on a walk."""
 
 
@@ -102,7 +103,7 @@ class Recorder:
             return
         code = frame.f_code
         self._codes.append(code)
-        if code.co_qualname in STATIONS or (code.co_name == "__init__" and code.co_varnames[:3] == DECISION):
+        if is_station(code):
             self._way.update(stack(frame))
 
     def walk(self, steps: Callable[[], None], settle: Callable[[], None]) -> Walk:
@@ -123,6 +124,14 @@ class Recorder:
         codes = [code for code in self._codes if not is_of_the_loop(code)]
         functions = Counter(function for code in codes if (function := own_function(code)) is not None)
         return Walk(functions, self._way, len(codes))
+
+
+def is_station(code: CodeType) -> bool:
+    if code.co_qualname in STATIONS:
+        return True
+    if code.co_name == PAGE[1]:
+        return code.co_filename.endswith(PAGE[0])
+    return code.co_name == "__init__" and code.co_varnames[:3] == DECISION
 
 
 def stack(frame: FrameType | None) -> Iterator[Function]:
@@ -151,6 +160,7 @@ def own_function(code: CodeType) -> Function | None:
     if (
         not separator
         or path.startswith(CODEC)
+        or path.endswith(TEMPLATE)
         or code.co_name in ("<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
     ):
         return None

@@ -7,7 +7,7 @@ import struct
 import threading
 
 import pytest
-from crc32c import crc32c
+from google_crc32c import value as crc32c
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12 import request as fetch_request
 from kio.schema.fetch.v12 import response as fetch_response

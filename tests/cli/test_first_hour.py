@@ -73,7 +73,7 @@ def test_a_sink_whose_library_is_not_there(
         f"name: c\nconnector.class: {kind}\ntopics: rows\npath: out\nconnection.url: sqlite:///x.db\n"
         "warehouse: w\ncatalog.uri: sqlite:///c.db\ntable: t.p\n"
     )
-    with pytest.raises(UserError, match=rf"{package} is missing: pip install 'ottla\[spark\]'"):
+    with pytest.raises(UserError, match=rf"needs {package}, .*: pip install 'ottla\[spark\]'"):
         run_connector(load_config("c.yaml"), {"bootstrap.servers": broker.bootstrap_servers}, once=True)
 
 

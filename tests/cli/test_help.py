@@ -66,3 +66,19 @@ def test_every_option_is_explained(path: tuple[str, ...]) -> None:
     assert command is not None
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
     assert [option.opts for option in options if not option.help] == []
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_environment_variables_are_listed(path: tuple[str, ...]) -> None:
+    command: click.Command | None = ottla
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    shown = " ".join(CliRunner().invoke(ottla, [*path, "--help"], terminal_width=SCREEN_COLUMNS).output.split())
+    variables = [option.envvar for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    assert [name for name in variables if isinstance(name, str) and name not in shown] == []
+    names = {name for option in command.params for name in option.opts}
+    if "--command-config" in names and "--profile" in names:
+        assert "OTTLA_BOOTSTRAP_SERVERS" in shown
+        assert "OTTLA_PROFILE" in shown

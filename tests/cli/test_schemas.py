@@ -43,6 +43,8 @@ def test_both_ways(running: tuple[str, str], kind: str) -> None:
     assert [json.loads(line)["value"] for line in read] == rows
     raw = call("consume", topic, "-e", "-n", "1", "--value-as", "hex", "-f", "%v", "-b", server)
     assert raw.startswith("00 00 00 00")
+    queried = call("sql", f'select json from "{topic}" order by "offset"', "-o", "json", *options).splitlines()
+    assert [json.loads(json.loads(line)["json"])["name"] for line in queried] == ["n1", "n2", "n3"]
     found = call("consume", topic, "-e", "--filter", "value.id == 2", "-f", "%v\\n", *options)
     assert json.loads(found) == rows[1]
     assert "does not fit schema" in call("produce", topic, '{"id": "x"}', "--value-as", "schema", *options, code=1)
@@ -67,6 +69,19 @@ def test_the_registry_of_up_is_used_without_an_option() -> None:
         call("topic", "create", "near", "--partitions", "1", *node)
         call("produce", "near", '{"id": 7, "name": "n"}', "--value-as", "schema", *node, "--registry", registry.url)
         assert json.loads(call("consume", "near", "-e", "-f", "%v", *node)) == {"id": 7, "name": "n"}
+        call("produce", "near", '{"id": 8, "name": "m"}', "--value-as", "schema", *node)
+        query = "select json->>'name' as name, value from near order by name"
+        rows = [json.loads(line) for line in call("sql", query, "-o", "json", *node).splitlines()]
+        assert [row["name"] for row in rows] == ["m", "n"]
+        assert json.loads(rows[0]["value"]) == {"id": 8, "name": "m"}
+
+
+def test_without_a_registry_the_hint_is_an_option_of_this_verb() -> None:
+    with Broker() as broker:
+        node = ["-b", broker.bootstrap_servers]
+        call("topic", "create", "t", "--partitions", "1", *node)
+        for words in (["produce", "t", "1", "--value-as", "schema"], ["consume", "t", "-e", "--value-as", "registry"]):
+            assert "give --registry URL, or set OTTLA_REGISTRY" in call(*words, *node, code=1)
 
 
 def test_json_has_every_value_of_a_repeated_header() -> None:

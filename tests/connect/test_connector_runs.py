@@ -16,7 +16,7 @@ import pytest
 
 from ottla.cli.connectors import runs as connector_runs
 from ottla.cli.connectors.runs import ConnectorRun, Outage
-from ottla.connect.restarts import MAX_RESTARTS
+from ottla.env.restarts import MAX_RESTARTS
 from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.tables.query import topic_table

@@ -12,8 +12,8 @@ import pytest
 from ottla.cli.connectors import runs as connector_runs
 from ottla.cli.connectors.runs import ConnectorRun
 from ottla.cli.connectors.status import ConnectorStatus
-from ottla.connect.restarts import MAX_RESTARTS
 from ottla.connect.states import FIRST_STATE, TRANSITIONS, ConnectorEvent, ConnectorState
+from ottla.env.restarts import MAX_RESTARTS
 from ottla.pipelines import supervisor
 
 CALM: Any = SimpleNamespace(begun=0, goes_on=False, is_now=lambda: False)

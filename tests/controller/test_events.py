@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,54 +10,53 @@ from typing import Any
 import pytest
 from tests.controller.node import Answered, Node
 
-from ottla.controller.events import ControllerEvents, Event, OnDone, Outcome, Work
+from ottla.broker import slices
+from ottla.broker.slices import Job, ResultT, Slices
+from ottla.controller.events import ControllerEvents
 from ottla.controller.state import ControllerRequestContext
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.primitives import Message
 
 
-class Steps:
-    """Work that waits until the test does it; at once while `held` is False."""
+class Steps(Slices):
+    """Slices whose turns the test takes; while `paused` is False, work is done at once."""
 
-    def __init__(self) -> None:
-        self.held = False
-        self.waiting: deque[tuple[Work, OnDone]] = deque()
+    paused = False
 
-    def __call__(self, work: Work, on_done: OnDone) -> Outcome | None:
-        if not self.held:
-            return outcome(work)
-        self.waiting.append((work, on_done))
-        return None
+    def start(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int = sys.maxsize) -> Job[ResultT]:
+        self._scheduled = self.paused
+        return super().start(work, max_elements)
+
+    def _schedule(self) -> None:
+        """No loop takes turns."""
 
     def step(self) -> None:
-        work, on_done = self.waiting.popleft()
-        on_done(*outcome(work))
+        self._turn()
 
     def all(self) -> None:
-        while self.waiting:
+        while len(self):
             self.step()
 
 
-def outcome(work: Work) -> Outcome:
-    try:
-        return work(), None
-    except ZeroDivisionError as error:
-        return None, error
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    steps = Steps()
+    monkeypatch.setattr(slices, "SLICE_UNITS", sys.maxsize)
+    return steps
 
 
 @pytest.fixture
-def steps() -> Steps:
-    return Steps()
-
-
-@pytest.fixture
-def node(tmp_path: Path, steps: Steps) -> Node:
-    node = Node(tmp_path / "data", in_slices=steps)
+def node(tmp_path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> Node:
+    node = Node(tmp_path / "data", in_slices=steps.start)
     node.format()
     node.start().join()
-    steps.held = True
+    steps.paused = True
+    monkeypatch.setattr(slices, "SLICE_UNITS", 1)  # every counted loop pauses
     return node
 
 
@@ -76,8 +75,11 @@ def heartbeat(node: Node) -> Answered:
 
 def test_an_event_waits_for_the_replay_of_the_event_before(node: Node, steps: Steps) -> None:
     first, second = submit(node, creation("t")), submit(node, creation("t"))
-    steps.step()  # the first decision; its records are appended and not yet replayed
-    assert len(steps.waiting) == 1
+    end_offset = node.raft.end_offset
+    while node.raft.end_offset == end_offset:
+        steps.step()  # the first decision; its records are appended and not yet replayed
+    assert len(steps) == 1
+    assert not first.done()
     assert "t" not in node.state.image.topics_by_name
     steps.all()
     assert first.result.topics[0].error_code == 0
@@ -94,6 +96,25 @@ def test_a_heartbeat_does_not_wait_for_the_requests_of_clients(node: Node, steps
     assert all(answer.done() for answer in answers)
 
 
+def test_what_a_commit_causes_is_one_step(node: Node, steps: Steps) -> None:
+    """A loop of a subscriber must not pause: half of the published image would be served."""
+    calls: list[str] = []
+
+    def subscriber(_delta: MetadataDelta, _image: MetadataImage) -> None:
+        calls.append("begin")
+        for _ in paced(range(100)):
+            pass
+        calls.append("end")
+
+    node.runtime.publisher.subscribe(subscriber)
+    calls.clear()
+    submit(node, creation("a"))
+    while len(steps):
+        steps.step()
+        assert calls in ([], ["begin", "end"])
+    assert calls == ["begin", "end"]
+
+
 def test_a_decision_of_a_lost_leadership_is_not_appended(node: Node, steps: Steps) -> None:
     answers = [submit(node, creation("a")), submit(node, creation("b"))]
     end_offset = node.raft.end_offset
@@ -108,6 +129,7 @@ def test_a_decision_of_a_lost_leadership_is_not_appended(node: Node, steps: Step
 def test_a_decision_that_began_in_an_earlier_term_is_not_appended(node: Node, steps: Steps) -> None:
     """The controller loses and regains its leadership while a decision is under way."""
     answer = submit(node, creation("a"))
+    steps.step()
     node.runtime.on_resigned()
     node.runtime.on_leader()
     end_offset = node.raft.end_offset
@@ -147,29 +169,25 @@ def test_duties_wait_once_however_often_the_clock_ticks(node: Node, steps: Steps
     steps.all()
     assert answer.done()
     node.runtime.tick()
-    assert len(steps.waiting) == 1
+    assert len(steps) == 1
     steps.all()
 
 
 def test_a_duty_that_fails_does_not_hold_the_events_behind_it(steps: Steps) -> None:
     """The failure of a duty is raised to the loop: the waiting requests must run all the same."""
-    events, ended, steps.held = ControllerEvents(steps), [], True
+    events, ended, steps.paused = ControllerEvents(steps.start), [], True
 
-    def failing() -> Event:
-        yield lambda: 1 / 0
-
-    def ending(name: str) -> Event:
-        yield lambda: None
-        ended.append(name)
+    def failing() -> None:
+        raise ZeroDivisionError
 
     def reraise(error: Exception) -> None:
         raise error
 
-    events.run(failing(), reraise)
+    events.run(failing, reraise)
     for name in ("first", "second"):
-        events.run(ending(name), reraise)
-    events.run(failing(), reraise)
-    events.run(ending("third"), reraise)
+        events.run(lambda name=name: ended.append(name), reraise)  # type: ignore[misc]
+    events.run(failing, reraise)
+    events.run(lambda: ended.append("third"), reraise)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             steps.all()
@@ -177,24 +195,12 @@ def test_a_duty_that_fails_does_not_hold_the_events_behind_it(steps: Steps) -> N
     assert ended == ["first", "second", "third"]
 
 
-def test_an_event_that_fails_before_its_first_work_does_not_hold_the_others(steps: Steps) -> None:
-    events, ended, steps.held = ControllerEvents(steps), [], True
+def test_an_event_that_another_event_asks_for_runs_after_it(steps: Steps) -> None:
+    events, ended = ControllerEvents(steps.start), []
 
-    def broken() -> Event:
-        raise ZeroDivisionError
-        yield
+    def first() -> None:
+        events.run(lambda: ended.append("second"), ended.append)
+        ended.append("first")
 
-    def ending() -> Event:
-        yield lambda: None
-        ended.append(True)
-
-    def reraise(error: Exception) -> None:
-        raise error
-
-    events.run(ending(), reraise)
-    events.run(broken(), reraise)
-    events.run(ending(), reraise)
-    with pytest.raises(ZeroDivisionError):
-        steps.all()
-    steps.all()
-    assert ended == [True, True]
+    events.run(first, ended.append)
+    assert ended == ["first", "second"]

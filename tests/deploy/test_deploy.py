@@ -245,7 +245,7 @@ def test_the_image_uses_what_the_project_has() -> None:
     assert installs
     assert all("--require-hashes" in line or "--no-index" in line for line in installs), "the lock is the law"
     ignored = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
-    assert {"!requirements.lock", "!requirements-dev.lock"} <= set(ignored)
+    assert {"!requirements-sql.lock", "!requirements-dev.lock"} <= set(ignored)
 
 
 def test_the_image_builds_with_hashed_tools_only() -> None:

@@ -31,7 +31,7 @@ class Attempt:
 
 
 def batch(*numbers, schema=SCHEMA):
-    return pa.RecordBatch.from_pydict({"n": list(numbers), "word": [f"w{n % 2}" for n in numbers]}, schema)
+    return pa.RecordBatch.from_pydict({"n": list(numbers), "word": [f"w{int(n) % 2}" for n in numbers]}, schema)
 
 
 def output(kind, *, overwrite=False, **options):

@@ -82,6 +82,9 @@ BROKEN = {
     "a table without a namespace": (whole, iceberg("seen", catalog={"type": "sql", "uri": "sqlite:///n.db"}), {}, "NAMESPACE.NAME"),
     "a location that nothing opens": (whole, delta("ftp://host/d"), {}, "ftp"),
     "a database that is none": (whole, sql_table("mysql://db/x", "t"), {}, "mysql"),
+    "a name that PostgreSQL cuts": (
+        lambda orders: orders.selectExpr(f"id as {'x' * 64}"), sql_table("postgresql://db/x", "t"), {}, "64 bytes",
+    ),
     "a view without its key": (only_page, view("v", "tables/v", keys=["id"]), {}, "the key 'id'"),
 }  # fmt: skip
 

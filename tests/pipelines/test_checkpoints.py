@@ -23,13 +23,13 @@ from ottla.pipelines.build import RunSettings, trigger_of
 from ottla.pipelines.checkpoints import (
     Checkpoint,
     ConnectFiles,
-    HadoopFiles,
     LocalFiles,
     checkpoint_root,
     open_files,
 )
 from ottla.pipelines.dead_letters import letter_queries, with_stored_names
 from ottla.pipelines.driver_lock import DriverFenced, DriverLock
+from ottla.pipelines.hadoop_files import HadoopFiles
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.pins import refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline

@@ -7,7 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from ottla.connect.sinks.base import Work
 from ottla.connect.sinks.delta import DeltaSink, read_delta
@@ -209,3 +209,28 @@ def test_partitions_statistics_and_many_files(tmp_path, monkeypatch):
         when = at + dt.timedelta(microseconds=number)
         where = (pc.field("n") == number) & (pc.field("at") == when)
         assert DeltaTable(str(path)).to_pyarrow_table(filters=where).column("n").to_pylist() == [number]
+
+
+def test_notes_are_those_of_the_rows_under_a_writer(tmp_path, monkeypatch):
+    """A writer commits between the opening of the table and the look into its history."""
+    path = tmp_path / "t"
+    run(path, 0, [batch(1)])
+    history = DeltaTable.history
+
+    def later(table, limit=None):
+        monkeypatch.setattr(DeltaTable, "history", history)
+        run(path, 1, [batch(2)])
+        return history(table, limit)
+
+    monkeypatch.setattr(DeltaTable, "history", later)
+    rows, notes = read_delta(str(path))
+    assert (rows.column("n").to_pylist(), notes["ottla.offsets"]) == ([1], "0")
+    assert read_delta(str(path))[1]["ottla.offsets"] == "1"
+
+
+def test_notes_behind_many_commits_of_others(tmp_path):
+    path = tmp_path / "t"
+    run(path, 0, [batch(1)])
+    for _ in range(21):
+        write_deltalake(str(path), pa.table({"n": [2], "word": ["w0"]}), mode="append")
+    assert read_delta(str(path))[1]["ottla.offsets"] == "0"

@@ -18,21 +18,11 @@ from ottla.pipelines.session import use_java
 from ottla.tables.query import topic_table
 from tests.interop.ottla_server import ROOT
 from tests.pipelines.conftest import Topics
+from tests.pipelines.stored_pipeline import STORED_PIPELINE
 from tests.support.hdfs import hdfs
 from tests.support.kafka_jars import Unavailable
 
 pytestmark = [pytest.mark.soak, pytest.mark.interop, pytest.mark.timeout(1800)]
-FILE = """
-from ottla.pipelines import Pipeline, topic
-p = Pipeline("stored")
-N = topic("{source}", value="json", schema="n long")
-@p.step(reads={{"rows": N}}, writes=topic("{target}", value="json"))
-def copy(rows):
-    return rows.select("n")
-@p.step(reads={{"rows": N}}, writes=topic("{counts}", value="json", key="odd"), output_mode="update")
-def counts(rows):
-    return rows.groupBy((rows.n % 2).alias("odd")).count()
-"""
 
 
 def test_checkpoints_on_hdfs(ottla_server, tmp_path):
@@ -48,7 +38,7 @@ def _check(ottla_server, address: str, tmp_path: Path) -> None:
     topics = Topics(ottla_server)
     source, target, counts = (topics.new(name, 1) for name in ("stored", "stored-out", "stored-counts"))
     file = tmp_path / "stored.py"
-    file.write_text(FILE.format(source=source, target=target, counts=counts))
+    file.write_text(STORED_PIPELINE.format(source=source, target=target, counts=counts))
     servers, checkpoints = ottla_server.bootstrap_servers, f"{address}/user/ottla/checkpoints"
     words = ["-b", servers, "--checkpoints", checkpoints, "--state", str(tmp_path / "state")]
     for begin, end in ((0, 50), (50, 150)):

@@ -16,21 +16,11 @@ from ottla.connect.sender import Outgoing, Sender
 from ottla.tables.query import topic_table
 from tests.interop.ottla_server import ROOT
 from tests.pipelines.conftest import Topics
+from tests.pipelines.stored_pipeline import STORED_PIPELINE
 from tests.support.kafka_jars import Unavailable, cache_dir, fetch_artifacts
 from tests.support.s3 import KEYS, s3_server
 
 pytestmark = [pytest.mark.soak, pytest.mark.interop, pytest.mark.timeout(1800)]
-FILE = """
-from ottla.pipelines import Pipeline, topic
-p = Pipeline("stored")
-N = topic("{source}", value="json", schema="n long")
-@p.step(reads={{"rows": N}}, writes=topic("{target}", value="json"))
-def copy(rows):
-    return rows.select("n")
-@p.step(reads={{"rows": N}}, writes=topic("{counts}", value="json", key="odd"), output_mode="update")
-def counts(rows):
-    return rows.groupBy((rows.n % 2).alias("odd")).count()
-"""
 
 
 def test_checkpoints_in_a_bucket(ottla_server, tmp_path):
@@ -128,7 +118,7 @@ def _check(ottla_server, store, s3a: Path, tmp_path: Path) -> None:
     topics = Topics(ottla_server)
     source, target, counts = (topics.new(name, 1) for name in ("stored", "stored-out", "stored-counts"))
     file = tmp_path / "stored.py"
-    file.write_text(FILE.format(source=source, target=target, counts=counts))
+    file.write_text(STORED_PIPELINE.format(source=source, target=target, counts=counts))
     bucket = store.bucket("pipelines")
     for begin, end in ((0, 50), (50, 150)):
         sender = Sender({"bootstrap.servers": ottla_server.bootstrap_servers})

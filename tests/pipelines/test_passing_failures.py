@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.connect.restarts import MAX_RESTARTS
+from ottla.env.restarts import MAX_RESTARTS
 from ottla.pipelines import run
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.run import PipelineRun, Running, StepFailed

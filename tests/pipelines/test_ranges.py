@@ -13,7 +13,7 @@ from ottla.model.user_error import UserError
 from ottla.pipelines.logs import LogIdentity
 from ottla.pipelines.options import read_options
 from ottla.pipelines.positions import Positions
-from ottla.pipelines.ranges import OffsetRange, limited, split
+from ottla.pipelines.ranges import OffsetRange, check_bounds, limited, split
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 RANGES = st.lists(
@@ -185,3 +185,19 @@ def test_what_is_available_now_does_not_wait(monkeypatch):
     monkeypatch.setattr(stream.log, "ends", {TopicPartition("t", 0): 6, TopicPartition("t", 1): 7})
     stream.prepareForTriggerAvailableNow()
     assert [ask(1), ask(2), ask(3)] == [10, 3, 0]
+
+
+def bounds_checked(start, end, **given_options):
+    options = read_options({**SERVERS, "subscribe": "t", **given_options}, streaming=False)
+    log = TwoPartitions()
+    log.ends = dict.fromkeys(log.ends, 5)
+    partition = TopicPartition("t", 0)
+    return check_bounds(log, options, {partition: start}, {partition: end})
+
+
+def test_only_offsets_and_times_of_an_option_are_compared_with_the_log():
+    """The log itself has named what `earliest` and `latest` mean."""
+    words = bounds_checked(0, 9, startingOffsets="earliest", endingOffsets="latest")
+    assert words == ({TopicPartition("t", 0): 0}, {TopicPartition("t", 0): 9})
+    with pytest.raises(UserError, match="were asked for"):
+        bounds_checked(0, 9, startingOffsets="earliest", endingOffsets='{"t": {"0": 9, "1": 5}}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -126,7 +127,7 @@ except ImportError:
     pass
 else:
     raise SystemExit("this Python has an Ottla")
-source, function, processor = pickle.load(open(sys.argv[2], "rb"))
+source, table, function, processor = pickle.load(open(sys.argv[2], "rb"))
 kind = sys.argv[3]
 if kind == "source":
     made = source({"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:9", "includeHeaders": "true"})
@@ -138,6 +139,15 @@ if kind == "source":
     for name in [name for name in sys.modules if name.partition(".")[0] == "ottla"]:
         del sys.modules[name]
     print(type(pickle.loads(of_the_tasks)).__module__)
+elif kind == "table":
+    from pyspark.cloudpickle import dumps
+    from pyspark.sql.types import StructType
+    made = table({"path": sys.argv[1] + "/table"})
+    writer = dumps(made.writer(StructType().add("n", "long"), False))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ottla"]:
+        del sys.modules[name]
+    sys.path = [path for path in sys.path if "ottla-carried" not in path]
+    print(table.name(), type(pickle.loads(writer)).__module__)
 elif kind == "function":
     function("batch", 1)
     function("batch", 2)
@@ -156,12 +166,19 @@ else:
 
 @pytest.mark.parametrize(
     ("kind", "output"),
-    [("source", "ottla.pipelines.reader"), ("function", "1 batch 1 zip\n2 batch 2 zip"), ("processor", "[]")],
+    [
+        ("source", "ottla.pipelines.reader"),
+        ("table", "ottla-files ottla.pipelines.outputs.writer"),
+        ("function", "1 batch 1 zip\n2 batch 2 zip"),
+        ("processor", "[]"),
+    ],
 )
 def test_what_a_connect_server_gets_brings_its_ottla_along(tmp_path, kind, output):
     from pyspark.cloudpickle import dumps
 
     from ottla.pipelines import keyed_state
+    from ottla.pipelines.datasource import OttlaDataSource
+    from ottla.pipelines.outputs.sources import FilesDataSource
 
     calls = 0
 
@@ -173,7 +190,8 @@ def test_what_a_connect_server_gets_brings_its_ottla_along(tmp_path, kind, outpu
         print(calls, batch, number, "zip" if ".zip/" in ottla.pipelines.positions.__file__ else "installed")
 
     processor = keyed_state.StreamTableJoin(keep_unmatched=True, emit_on_table_change=False)
-    parts = carried_source(), carried_function(count), carried_processor(processor)
+    sources = carried_source(OttlaDataSource), carried_source(FilesDataSource)
+    parts = *sources, carried_function(count), carried_processor(processor)
     (tmp_path / "parts").write_bytes(dumps(parts))
     done = subprocess.run(
         [sys.executable, "-P", "-c", CARRIED, str(tmp_path), str(tmp_path / "parts"), kind],
@@ -185,12 +203,49 @@ def test_what_a_connect_server_gets_brings_its_ottla_along(tmp_path, kind, outpu
     assert len(list(folder.iterdir())) == 1
 
 
+SEARCHING = """
+import pickle, sys
+from pyspark import SparkFiles
+SparkFiles._root_directory = sys.argv[1]
+sys.path.insert(1, sys.argv[1] + "/" + sys.argv[3])
+for number in range(2):
+    print(pickle.load(open(sys.argv[2], "rb"))[0](4))
+print(sum(path.endswith(sys.argv[3]) for path in sys.path))
+"""
+
+
+@pytest.mark.parametrize("below", ["", "streaming_job"])
+def test_what_a_connect_client_sends_finds_the_files_of_its_session(tmp_path, below, monkeypatch):
+    """As workers of streaming queries see them: one folder too high, or in a folder that does not exist."""
+    from pyspark.serializers import CloudPickleSerializer
+
+    from ottla.pipelines.carried import search_session_files
+
+    monkeypatch.setattr(CloudPickleSerializer, "dumps", CloudPickleSerializer.dumps)
+    path = Path(shipping.folder_zip(str(steps(tmp_path / "job"))))
+    session_files = tmp_path / "files" / "5e55"
+    session_files.mkdir(parents=True)
+    shutil.copy(path, session_files)
+    monkeypatch.syspath_prepend(str(tmp_path / "job"))
+    import my_steps
+
+    search_session_files(["a.zip"])
+    search_session_files([path.name])
+    (tmp_path / "sent").write_bytes(CloudPickleSerializer().dumps((my_steps.twice, "long")))
+    monkeypatch.delitem(sys.modules, "my_steps")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SEARCHING, str(tmp_path / "files" / below), str(tmp_path / "sent"), path.name],
+        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout == "8\n8\n2\n", done.stderr
+
+
 def test_a_folder_of_others_is_not_unpacked_into(tmp_path):
     from pyspark.cloudpickle import dumps
 
     (tmp_path / f"ottla-carried-{os.getuid()}").mkdir()
     (tmp_path / f"ottla-carried-{os.getuid()}").chmod(0o777)
-    (tmp_path / "parts").write_bytes(dumps((carried_source(), carried_function(print), None)))
+    (tmp_path / "parts").write_bytes(dumps((None, None, carried_function(print), None)))
     done = subprocess.run(
         [sys.executable, "-P", "-c", CARRIED, str(tmp_path), str(tmp_path / "parts"), "function"],
         capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,

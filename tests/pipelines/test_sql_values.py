@@ -93,3 +93,31 @@ def test_a_write_without_a_marker_sweeps_its_own_losers(postgresql_uri, monkeypa
     assert len(staged_in(postgresql_uri)) == 2
     made.commit([chosen])
     assert (query(postgresql_uri, "select n from rows"), staged_in(postgresql_uri)) == ([(1,)], [])
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "words"),
+    [
+        ("rows", "x" * 64, "the column x{64} of the table rows has 64 bytes, and postgresql cuts names after 63"),
+        ("rows", "é" * 32, "the column é{32} of the table rows has 64 bytes"),
+        ("shop." + "y" * 64, "n", "the name y{64} of the table shop.y{64} has 64 bytes"),
+    ],
+)
+def test_a_name_that_postgresql_would_cut_is_refused_without_a_connection(table, column, words):
+    output = make_output("sql", url="postgresql://nobody@127.0.0.1:9/nowhere", dbtable=table)
+    with pytest.raises(UserError, match=words):
+        output.prepare(pa.schema([(column, pa.int64())]))
+
+
+def test_a_name_of_63_bytes_is_written(postgresql_uri):
+    assert written(postgresql_uri, pa.table({"x" * 63: [1]})) == [(1,)]
+
+
+def test_a_sink_refuses_a_name_that_postgresql_would_cut(postgresql_uri):
+    from ottla.connect.sinks.base import Work
+    from ottla.connect.sinks.sql import SqlSink
+
+    sink = SqlSink(postgresql_uri, "rows")
+    with pytest.raises(UserError, match="has 64 bytes"):
+        sink.put(pa.table({"x" * 64: [1]}), Work(application="c", version=0))
+    sink.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import Pipeline, changes_of, join, topic
@@ -19,7 +21,7 @@ from tests.pipelines.conftest import Topics
 
 pytestmark = pytest.mark.timeout(600)
 NOWHERE = RunSettings(bootstrap_servers="127.0.0.1:9", checkpoints="")
-CLICK = "user string, page string, ms long"
+CLICK = "user string, page string, ms long, bytes long"
 
 
 def by_page(clicks):
@@ -117,6 +119,53 @@ def test_a_change_that_the_checkpoint_does_not_survive(shop, changed, words):
     assert words in reason
     assert reason.endswith("`ottla pipeline backfill` and go over to them with `ottla pipeline switch`")
     assert kept == []
+
+
+@pytest.fixture(scope="module")
+def sums(spark, ottla_server, tmp_path_factory):
+    """A checkpoint with the sum of one column by page."""
+    made = Shop(spark, Topics(ottla_server), tmp_path_factory.mktemp("sums"))
+    made.run(counts=sum_of("ms"))
+    return made
+
+
+def sum_of(column):
+    return lambda rows: rows.groupBy("page").agg(F.sum(column).alias("total"))
+
+
+def counted(rows):
+    return rows.groupBy("page").agg(F.count("ms").alias("total"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            sum_of("bytes"),
+            r"made by an aggregate \(sum\(ms\) by page\), the step has an aggregate \(sum\(bytes\) by page\)",
+        ),
+        (counted, r"sum\(ms\) by page\), the step has an aggregate \(count\(ms\) by page\)"),
+    ],
+)
+def test_run_and_validate_refuse_another_meaning_of_the_state(sums, changed, words):
+    """The types are equal, and a sum's state column has one name for every column: Spark would go on."""
+    with pytest.raises(StepFailed, match=words) as refused:
+        sums.run(counts=changed)
+    assert "`ottla pipeline backfill` and go over to them with `ottla pipeline switch`" in refused.value.reason
+    (reason,), _ = sums.validated("count", counts=changed)
+    assert reason.startswith("step count: ")
+
+
+def test_a_checkpoint_without_a_note_is_compared_by_its_columns_and_noted(sums):
+    note = Path(sums.checkpoint.folder, "ottla.state.json")
+    before = note.read_text()
+    note.unlink()
+    with pytest.raises(StepFailed, match="has the values sum by page, the step would keep the values count by page"):
+        sums.run(counts=counted)
+    assert not note.exists()
+    sums.run(counts=lambda rows: sum_of("ms")(rows.where("ms >= 0")).withColumnRenamed("total", "all_ms"))
+    assert json.loads(note.read_text()) == json.loads(before)
+    assert sums.checkpoint.queries() == ["count", "joined"]
 
 
 def test_changes_that_keep_the_checkpoint(shop):

@@ -20,7 +20,8 @@ from ottla.connect.transactions import Transactions
 from ottla.model.user_error import UserError
 from ottla.pipelines import writer
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.checkpoints import Checkpoint, HadoopFiles, LocalFiles
+from ottla.pipelines.checkpoints import Checkpoint, LocalFiles
+from ottla.pipelines.hadoop_files import HadoopFiles
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import topic
 from ottla.pipelines.run import PipelineRun, StepFailed

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol import compression
+from ottla.protocol.crc32c import COPY_BYTES, crc32c, crc32c_of_bytes
 from ottla.protocol.records import SimpleRecord, crc_matches, iterate_records, parse_header
 
 CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
@@ -119,6 +120,7 @@ def test_a_bomb_does_not_go_off(codec: int) -> None:
 import resource
 from ottla.model.errors import KafkaError
 from ottla.protocol import compression
+from ottla.protocol.crc32c import COPY_BYTES, crc32c, crc32c_of_bytes
 step = bytes(1 << 20)
 if {codec} == 1:
     import zlib
@@ -129,8 +131,7 @@ elif {codec} == 3:
     import cramjam
     packer = cramjam.lz4.Compressor(); [packer.compress(step) for _ in range(200)]; bomb = bytes(packer.finish())
 else:
-    import zstandard
-    packer = zstandard.ZstdCompressor().compressobj(); bomb = b"".join(packer.compress(step) for _ in range(200))
+    packer = compression._zstd().ZstdCompressor(); bomb = b"".join(packer.compress(step) for _ in range(200))
     bomb += packer.flush()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
@@ -153,6 +154,40 @@ def test_damage(codec: int) -> None:
         compression.decompress(6, b"")
     with pytest.raises(KafkaError):
         compression.compress(6, b"")
+
+
+SKIPPABLE = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
+
+
+def test_several_zstd_frames_are_read() -> None:
+    data = b"some words, some words, some words" * 5000
+    frame = compression.compress(compression.ZSTD, data)
+    assert compression.decompress(compression.ZSTD, SKIPPABLE + frame + SKIPPABLE + frame) == data * 2
+    assert compression.decompress(compression.ZSTD, b"") == b""
+
+
+@pytest.mark.parametrize("end", [b"junk, junk, junk", SKIPPABLE[:-2], b"\x28\xb5"])
+def test_zstd_data_that_end_inside_of_a_frame_are_refused(end: bytes) -> None:
+    frame = compression.compress(compression.ZSTD, b"some words" * 500)
+    for data in (frame + end, frame[:-3], frame + frame[:9]):
+        with pytest.raises(KafkaError) as caught:
+            compression.decompress(compression.ZSTD, data)
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_zstd_frames_are_counted() -> None:
+    """Each frame costs 10 us, and 100 MB hold ten million empty frames."""
+    empty = compression.compress(compression.ZSTD, b"")
+    assert compression.decompress(compression.ZSTD, empty * 10_000) == b""
+    with pytest.raises(KafkaError, match="more than 10000 zstd frames"):
+        compression.decompress(compression.ZSTD, empty * 10_001)
+
+
+def test_a_checksum_is_the_same_over_pieces_and_from_every_buffer() -> None:
+    data = bytes(range(256)) * 1025
+    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
+    for size in (0, 1, COPY_BYTES, COPY_BYTES + 1, len(data)):
+        assert crc32c(memoryview(bytearray(data))[:size]) == crc32c(data[:size]) == crc32c_of_bytes(data[:size])
 
 
 def test_members_of_a_gzip_stream_are_read_without_copying_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.model.ids import TopicPartition
 from ottla.runtime.disk import DiskFile, DiskStorage
 from tests.coordinator.virtual_world import VirtualTime
 from tests.replication.test_replication import Result, started
@@ -120,6 +122,23 @@ def _watched(node: VirtualNode) -> tuple[list[int], list[int]]:
     moves.advance = turn  # type: ignore[method-assign]
     log_moves.promote = noted  # type: ignore[method-assign]
     return promotions, turns
+
+
+def test_a_directory_that_fails_in_a_turn_ends_its_other_moves_once(
+    tmp_path: Path, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moves that the turn still has before it have ended when it comes to them (simulator, seed 28)."""
+    node = node_with_topic(tmp_path, clock)
+    assert move_all(node) == PARTITIONS
+    moves, log_moves = node.replicas.moves, node.logs.moves
+
+    def copy(partition: TopicPartition, _max_bytes: int, _now_ms: int) -> bool:
+        raise log_moves.future(partition).log_dir.storage_error(OSError(errno.EIO, "the disk fails"))
+
+    monkeypatch.setattr(log_moves, "copy", copy)
+    assert not moves.advance(1 << 20)
+    assert not list(moves), "every move has its source or its copy in the failed directory"
+    assert sum(log_dir.offline for log_dir in node.logs.directories) == 1
 
 
 def test_a_turn_copies_no_more_of_all_moves_than_it_may(tmp_path: Path, clock: SlowClock) -> None:

@@ -13,7 +13,7 @@ from ottla.protocol.generated.api_versions_response import ApiVersion, ApiVersio
 from ottla.protocol.generated.metadata_request import MetadataRequest
 from ottla.protocol.generated.metadata_response import MetadataResponse
 from ottla.protocol.generated.vote_request import VoteRequest
-from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedByNode, reachable
+from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedByNode, _Wire, reachable
 from ottla.server.run import new_event_loop
 from tests.support.ports import free_port
 
@@ -163,6 +163,28 @@ def test_a_request_without_an_answer_costs_the_connection() -> None:
         assert server.connections == 2
 
     run(body)
+
+
+def test_a_connection_that_is_lost_right_behind_its_handshake_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may handle the loss before the coroutine that waits for the answer (simulator, seed 200)."""
+    negotiate = _Wire.negotiate
+    losses: list[bool] = []
+
+    async def lost_at_its_end(wire: _Wire) -> None:
+        await negotiate(wire)
+        if losses and losses.pop():
+            wire.connection_lost(None)
+
+    monkeypatch.setattr(_Wire, "negotiate", lost_at_its_end)
+
+    async def body(peer: Server, client: NodeClient) -> None:
+        losses[:] = [True]
+        with pytest.raises(NodeUnavailable, match="the connection was lost"):
+            await client.send(MetadataRequest())
+        assert await client.send(MetadataRequest())
+        assert peer.connections == 2
+
+    run(body, backoff_ms=1)
 
 
 def test_it_comes_back_after_the_node_was_gone() -> None:

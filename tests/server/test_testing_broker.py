@@ -242,3 +242,14 @@ def test_a_broker_in_anothers_program_says_nothing():
     )
     assert done.stderr == ""
     assert done.stdout.startswith("127.0.0.1:")
+
+
+def test_pytest_does_not_rewrite_the_modules_of_a_node() -> None:
+    """A node imports some modules while it runs: rewriting parses them on its loop, and two parsers at once may fail in
+    CPython 3.11.
+    """
+    import ottla.log.segment
+    import ottla.raft.node
+
+    for module in (ottla.raft.node, ottla.log.segment):
+        assert type(module.__loader__).__name__ == "SourceFileLoader"

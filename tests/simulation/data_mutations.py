@@ -39,7 +39,7 @@ def takes_the_log_of_a_deleted_namesake(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def forgets_the_start_after_deleted_records(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log_store.LogStore, "checkpoint_log_start_offsets", lambda _self: None)
+    patch.setattr(log_store.LogStore, "checkpoint_log_start_offsets", lambda *_args, **_kwargs: [])
 
 
 @mutation

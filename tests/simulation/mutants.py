@@ -20,6 +20,8 @@ import pytest
 from ottla.env import logging
 from ottla.simulation.cluster import run_seed
 from tests.simulation.data_mutations import DATA_MUTATIONS
+from tests.simulation.fault_mutations import FAULT_MUTATIONS
+from tests.simulation.group_mutations import GROUP_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
@@ -52,6 +54,8 @@ class Verdict:
 def all_mutants() -> Iterator[Mutant]:
     for area, table, first_seed in (
         ("quorum", MUTATIONS, 1), ("replication", REPLICA_MUTATIONS, 2), ("data", DATA_MUTATIONS, 2),
+        ("groups", GROUP_MUTATIONS, 2),
+        ("faults", FAULT_MUTATIONS, 2),
     ):  # fmt: skip
         for name, plant in table.items():
             yield Mutant(name, area, plant, first_seed)

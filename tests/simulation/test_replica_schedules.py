@@ -24,6 +24,7 @@ from ottla.replication import context, leader_state
 from ottla.replication.fetch_session import Key
 from ottla.replication.partition import Partition
 from ottla.simulation.cluster import ClusterShape, SimulatedCluster
+from ottla.simulation.composition import PLAIN, Composition
 from ottla.simulation.invariants import Violation
 from ottla.simulation.whole_node import WholeNode
 from ottla.simulation.world import World
@@ -47,8 +48,8 @@ _STAGED: list[SimulatedCluster] = []
 class Stage:
     """One controller, three brokers, one partition; no admin and no producer but the schedule."""
 
-    def __init__(self, seed: int = 1) -> None:
-        shape = ClusterShape(voters=1, observers=3, partitions=True)
+    def __init__(self, seed: int = 1, composition: Composition = PLAIN) -> None:
+        shape = ClusterShape(voters=1, observers=3, partitions=True, composition=composition)
         self.cluster = SimulatedCluster(World(seed), shape)
         _STAGED.append(self.cluster)
         for node in self.cluster.whole:

@@ -49,13 +49,15 @@ class Job(Generic[ResultT]):
         "_main",
         "_on_done",
         "_result",
+        "_slices",
         "_units",
         "done",
         "elements",
         "interruptible",
     )
 
-    def __init__(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> None:
+    def __init__(self, slices: Slices, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> None:
+        self._slices = slices
         self._main: greenlet | None = None
         self._greenlet: greenlet | None = greenlet(lambda: self._run(work))
         self._left = max_elements
@@ -99,10 +101,6 @@ class Job(Generic[ResultT]):
             raise self._error
         return self._result  # type: ignore[return-value]  # done and without an error
 
-    def outcome(self) -> tuple[ResultT | None, Exception | None]:
-        """Of the work that is done: its value and its exception."""
-        return self._result, self._error
-
     def then(self, on_done: Callable[[], None]) -> None:
         self._on_done = on_done
 
@@ -110,10 +108,13 @@ class Job(Generic[ResultT]):
         """One slice. A job that is done refers to nothing that refers to it: no collector has to find its objects."""
         if self._greenlet is None:
             return
+        before = self.elements
         self._main = self._greenlet.parent = getcurrent()  # a job may be started inside of another one
         with at_pace(None):
             self._greenlet.switch()
+        self._slices.held += self.elements - before
         if self.done:
+            self._slices.held -= self.elements
             self._greenlet = self._main = None
             on_done, self._on_done = self._on_done, None
             if on_done is not None:
@@ -144,11 +145,13 @@ class Slices:
         self.held = 0
         """Elements that the jobs under way have built."""
 
-    def start(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> Job[ResultT]:
-        """Do the first slice now, unless others wait for their turn. The job may be done then."""
-        job = Job(work, max_elements)
+    def start(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int = sys.maxsize) -> Job[ResultT]:
+        """Do the first slice now, unless others wait for their turn. The job may be done then. Work of the node itself,
+        whose size was checked before, has no limit.
+        """
+        job = Job(self, work, max_elements)
         if not self._scheduled:
-            self._step(job)
+            job.step()
             if job.done:
                 return job
         if job.elements > FEW_ELEMENTS:
@@ -157,18 +160,6 @@ class Slices:
             self._fresh.append(job)
         self._schedule()
         return job
-
-    def run(
-        self, work: Callable[[], ResultT], on_done: Callable[[ResultT | None, Exception | None], None]
-    ) -> tuple[ResultT | None, Exception | None] | None:
-        """Work of the node itself, whose size was checked before. Returns its result and its exception if the first slice
-        has done the work; otherwise `on_done` gets them.
-        """
-        job: Job[ResultT] = self.start(lambda _job: work(), sys.maxsize)
-        if job.done:
-            return job.outcome()
-        job.then(lambda: on_done(*job.outcome()))
-        return None
 
     def _schedule(self) -> None:
         """One turn to come, whatever the number of jobs: a job that ends may start the next one of its connection."""
@@ -179,15 +170,6 @@ class Slices:
             else:
                 self._allow_collections()
             asyncio.get_running_loop().call_soon(self._turn)
-
-    def _step(self, job: Job[Any]) -> None:
-        before = job.elements
-        try:
-            job.step()
-        finally:
-            self.held += job.elements - before
-            if job.done:
-                self.held -= job.elements
 
     def _postpone_collections(self) -> None:
         if self._thresholds is None:
@@ -204,7 +186,7 @@ class Slices:
         queue = self._fresh if self._fresh and (self.turns & 1 or not self._large) else self._large
         job = queue.popleft()
         try:
-            self._step(job)
+            job.step()
         finally:
             if not job.done:
                 if job.elements <= FEW_ELEMENTS:

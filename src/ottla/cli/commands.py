@@ -7,18 +7,20 @@ name of the command in the module, and its line in the help.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from ottla import __version__
 from ottla.cli.examples import EXAMPLES
+from ottla.model.extras import SPARK, missing_extra_of
 from ottla.model.peer_text import visible
 from ottla.model.user_error import UserError
 
 _COMMANDS = {
     "acl": ("ottla.cli.verbs.acl", "acl", "List, add and remove access rules (ACLs)."),
     "audit": ("ottla.cli.verbs.audit", "audit", "Export the audit log to files, syslog and topics."),
+    "backup": ("ottla.cli.verbs.backup", "backup", "Back up a cluster, verify backups and restore them."),
     "bench": ("ottla.cli.verbs.bench", "bench", "Measure the throughput and latency of a cluster."),
     "completion": ("ottla.cli.verbs.completion", "completion", "Shell completion."),
     "config": ("ottla.cli.verbs.config", "config", "Show and change settings of topics, brokers and groups."),
@@ -36,19 +38,21 @@ _COMMANDS = {
     "registry": ("ottla.cli.verbs.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.verbs.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "cluster": ("ottla.cli.verbs.cluster", "cluster", "Show a cluster and move partitions between its nodes."),
-    "connect": (
-        "ottla.cli.verbs.connect",
-        "connect",
-        "Run connectors that copy files and databases into topics, and topics into tables.",
-    ),
+    "connect": ("ottla.cli.verbs.connect", "connect", "Run connectors between topics, files, databases and tables."),
     "pipeline": ("ottla.cli.verbs.pipeline", "pipeline", "Run, start, stop and show data pipelines on Spark."),
     "sql": ("ottla.cli.verbs.sql", "sql", "Query topics in SQL, without a JVM."),
     "server": ("ottla.cli.verbs.server", "server", "Run one node from a server.properties file."),
     "shims": ("ottla.cli.verbs.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
+    "simulate": ("ottla.cli.verbs.simulate", "simulate", "Run a cluster with your own faults in virtual time."),
     "storage": ("ottla.cli.verbs.storage", "storage", "Generate ids, format log directories and show their state."),
     "top": ("ottla.cli.verbs.top", "top", "Show brokers, topics and groups live in the terminal."),
     "up": ("ottla.cli.verbs.up", "up", "Start a log on this machine with one command."),
 }
+
+
+def _refuse(ctx: click.Context, error: UserError) -> NoReturn:
+    click.echo(f"ottla: {visible(str(error), lines=True)}", err=True)  # an error may quote a peer
+    ctx.exit(1)
 
 
 class _LazyGroup(click.Group):
@@ -57,8 +61,13 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            click.echo(f"ottla: {visible(str(error), lines=True)}", err=True)  # an error may quote a peer
-            ctx.exit(1)
+            return _refuse(ctx, error)
+        except ModuleNotFoundError as failure:
+            verb = ctx.invoked_subcommand
+            missing = missing_extra_of(failure, f"ottla {verb}", SPARK if verb == "pipeline" else None)
+            if missing is None:
+                raise
+            return _refuse(ctx, missing)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)
@@ -77,11 +86,17 @@ class _LazyGroup(click.Group):
 
 
 def _keep_lines(command: click.Command, path: str) -> None:
-    """Click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters."""
+    """Completes the help of a command: the lines of its examples, and the environment variables of its options.
+
+    Click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters.
+    """
     if command.help is not None:
         command.help = command.help.replace("\\b\n", "\b\n")
     if path in EXAMPLES and EXAMPLES[path] not in (command.epilog or ""):
         command.epilog = f"\b\nExample:\n  {EXAMPLES[path]}"
+    for option in command.params:
+        if isinstance(option, click.Option) and option.envvar:
+            option.show_envvar = True
     if isinstance(command, click.Group):
         for name, part in command.commands.items():
             _keep_lines(part, f"{path} {name}")
@@ -93,8 +108,7 @@ def ottla() -> None:
     r"""Ottla: a commit log that implements Apache Kafka's protocol.
 
     \b
-    Examples:
-      ottla up
+    Example:
       ottla consume orders --from -10m
     """
 

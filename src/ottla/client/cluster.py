@@ -8,8 +8,7 @@ client.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -59,20 +58,20 @@ class Cluster:
 
     def any_call(self, name: str, request: Message, answer: type[Answer], highest: int | None = None) -> Answer:
         """Ask whichever node answers; `name` is the call's name in Kafka's messages."""
-        return self.retried(name, lambda deadline: self._call(self.any(deadline), request, answer, deadline, highest))
+        return self.retried(name, lambda deadline: self.any(deadline).call(request, answer, deadline, highest=highest))
 
     def node_call(
         self, name: str, node_id: int, request: Message, answer: type[Answer], highest: int | None = None
     ) -> Answer:
         def attempt(deadline: float) -> Answer:
-            return self._call(self.node(node_id, deadline), request, answer, deadline, highest)
+            return self.node(node_id, deadline).call(request, answer, deadline, highest=highest)
 
         return self.retried(name, attempt)
 
     def node_attempt(self, node_id: int, request: Message, answer: type[Answer], highest: int | None = None) -> Answer:
         """Ask a node once; ConnectionFailed or CallTimeout if it does not answer."""
         deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
-        return self._call(self.node(node_id, deadline), request, answer, deadline, highest)
+        return self.node(node_id, deadline).call(request, answer, deadline, highest=highest)
 
     def controller_call(
         self, name: str, request: Message, answer: type[Answer], error: Callable[[Answer], int] | None = None
@@ -81,7 +80,7 @@ class Cluster:
 
         def attempt(deadline: float) -> Answer:
             connection = self._active_controller(deadline) if self.settings.controllers else self.any(deadline)
-            answered = self._call(connection, request, answer, deadline)
+            answered = connection.call(request, answer, deadline)
             if error is not None and error(answered) == ErrorCode.NOT_CONTROLLER:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
             return answered
@@ -103,7 +102,7 @@ class Cluster:
 
         def attempt(deadline: float) -> Answer:
             _, _, node_id = self.coordinator(key, kind, deadline)
-            answered = self._call(self.node(node_id, deadline), request, answer, deadline, highest)
+            answered = self.node(node_id, deadline).call(request, answer, deadline, highest=highest)
             code = error(answered)
             if code in _AGAIN:
                 raise KafkaError(ErrorCode(code))
@@ -158,29 +157,6 @@ class Cluster:
             self._connections[address] = BrokerConnection(*address, self.settings, limit)
         return self._connections[address]
 
-    def _call(
-        self,
-        connection: BrokerConnection,
-        request: Message,
-        answer: type[Answer],
-        deadline: float,
-        highest: int | None = None,
-    ) -> Answer:
-        version = None if highest is None else connection.usable_version(request.API_KEY, highest)
-        with self._dropping_broken(connection):
-            return connection.call(request, answer, deadline, version)
-
-    @contextmanager
-    def _dropping_broken(self, connection: BrokerConnection) -> Iterator[None]:
-        try:
-            yield
-        except (ConnectionFailed, CallTimeout):
-            self._connections.pop((connection.host, connection.port), None)
-            self._connections = {
-                where: pooled for where, pooled in self._connections.items() if pooled is not connection
-            }
-            raise
-
     # --------------------------------------------------------------------------------------------------- metadata
 
     def metadata(self, topics: Iterable[str] | None, deadline: float) -> MetadataResponse:
@@ -190,7 +166,7 @@ class Cluster:
         if self.settings.controllers:
             return self._controller_metadata(connection, deadline)
         request = MetadataRequest(topics=requested_topics, allow_auto_topic_creation=False)
-        response = self._call(connection, request, MetadataResponse, deadline)
+        response = connection.call(request, MetadataResponse, deadline)
         self._brokers.update({broker.node_id: (broker.host, broker.port) for broker in response.brokers})
         return response
 
@@ -204,7 +180,7 @@ class Cluster:
         from ottla.protocol.generated.describe_cluster_response import DescribeClusterResponse
         from ottla.protocol.generated.metadata_response import MetadataResponseBroker
 
-        response = self._call(connection, DescribeClusterRequest(endpoint_type=2), DescribeClusterResponse, deadline)
+        response = connection.call(DescribeClusterRequest(endpoint_type=2), DescribeClusterResponse, deadline)
         check(response.error_code, response.error_message)
         self._brokers.update({broker.broker_id: (broker.host, broker.port) for broker in response.brokers})
         brokers = [MetadataResponseBroker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
@@ -222,7 +198,7 @@ class Cluster:
         from ottla.protocol.generated.find_coordinator_response import FindCoordinatorResponse
 
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        response = self._call(self.any(deadline), request, FindCoordinatorResponse, deadline)
+        response = self.any(deadline).call(request, FindCoordinatorResponse, deadline)
         if not response.coordinators:  # versions below 4 answer for one key, at the top
             check(response.error_code, response.error_message)
             self._brokers[response.node_id] = (response.host, response.port)

@@ -60,10 +60,20 @@ class BrokerConnection:
         highest = min(limit if highest is None else highest, limit, theirs[1])
         return highest if highest >= max(ours.min_version, theirs[0]) else None
 
-    def call(self, request: Message, answer: type[Answer], deadline: float, version: int | None = None) -> Answer:
-        """Send and wait; `deadline` is on time.monotonic()."""
+    def call(
+        self,
+        request: Message,
+        answer: type[Answer],
+        deadline: float,
+        version: int | None = None,
+        *,
+        highest: int | None = None,
+    ) -> Answer:
+        """Send and wait; `deadline` is on time.monotonic(). Without `version`, the highest version that both sides have,
+        not above `highest`.
+        """
         if version is None:
-            version = self.usable_version(request.API_KEY)
+            version = self.usable_version(request.API_KEY, highest)
             if version is None:
                 raise UnsupportedVersion(f"The node does not support {ApiKey(request.API_KEY).name}")
         self.send(request, version, deadline)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.offsets import end_offsets
-from ottla.client.topics import leaders_of
+from ottla.client.topics import present_leaders
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.fetch_response import FetchResponse
@@ -113,7 +113,7 @@ def partition_lags(
     starts = end_offsets(cluster, without_commit, earliest=True)
     places = {where: offset for where, offset in positions(committed, without_commit, starts).items() if where in ends}
     behind = [(where, offset) for where, offset in places.items() if offset < ends[where]]
-    leaders = leaders_of(cluster, {topic for (topic, _), _ in behind}) if behind else {}
+    leaders = present_leaders(cluster, {topic for (topic, _), _ in behind}) if behind else {}
     first = end_offsets(cluster, {where for where, _ in behind}, earliest=True)
     unread = {where: max(offset, first.get(where, 0)) for where, offset in behind}
     times, now_s = UnreadTimes().look(cluster, leaders, unread.items()), time.time()

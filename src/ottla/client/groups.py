@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.client.cluster import Cluster
 from ottla.client.errors import UnsupportedVersion, check, error_of
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.classic_assignment import partitions_of_assignment
 from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.list_groups_response import ListedGroup, ListGroupsResponse
-from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.protocol.generated.consumer_group_describe_response import Assignment
@@ -128,7 +128,7 @@ def owned_partitions(cluster: Cluster, node: int, consumer: Sequence[str], class
         old_request = DescribeGroupsRequest(list(classic))
         for old in cluster.node_call("describeGroups", node, old_request, DescribeGroupsResponse).groups:
             if not old.error_code and old.protocol_type in {"", "consumer"}:
-                assignments = [_classic_assignment(bytes(member.member_assignment)) for member in old.members]
+                assignments = [partitions_of_assignment(bytes(member.member_assignment)) for member in old.members]
                 owned[old.group_id] = frozenset(place for places in assignments for place in places)
     return owned
 
@@ -204,25 +204,11 @@ def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription:
                 instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 host=member.client_host,
-                assignment=_classic_assignment(bytes(member.member_assignment)),
+                assignment=partitions_of_assignment(bytes(member.member_assignment)),
             )
             for member in group.members
         ),
     )
-
-
-def _classic_assignment(data: bytes) -> tuple[Partition, ...]:
-    """ConsumerProtocolAssignment after its version; empty for a different format."""
-    from ottla.protocol.generated.consumer_protocol_assignment import ConsumerProtocolAssignment
-
-    if len(data) < 2:
-        return ()
-    version = min(int.from_bytes(data[:2], "big", signed=True), ConsumerProtocolAssignment.MAX_VERSION)
-    try:
-        decoded, _ = ConsumerProtocolAssignment.decode(data, 2, max(version, 0))
-    except DecodeError:
-        return ()
-    return tuple((topic.topic, row) for topic in decoded.assigned_partitions for row in topic.partitions)
 
 
 class Committed(NamedTuple):

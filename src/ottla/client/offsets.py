@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import error_of
-from ottla.client.topics import leaders_of
+from ottla.client.topics import leaders_of, present_leaders
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
@@ -33,16 +33,19 @@ def list_offsets(
     *,
     read_committed: bool = False,
     patience_s: float | None = None,
+    leaderless: bool = False,
 ) -> dict[Partition, FoundOffset | KafkaError]:
     """Offsets by timestamp or one of the names above; a partition that its leader refuses has the error.
 
-    Partitions whose leader moved are asked again, for up to `patience_s` (default: `api_timeout_ms`).
+    Partitions whose leader moved are asked again, for up to `patience_s` (default: `api_timeout_ms`). With `leaderless`,
+    a partition without a leader has an error at once; without, the call waits for a leader.
     """
 
     def ask(some: Mapping[Partition, int]) -> dict[Partition, FoundOffset | KafkaError]:
         def attempt(deadline: float) -> dict[Partition, FoundOffset | KafkaError]:
             del deadline  # each call below has its own
-            leaders = leaders_of(cluster, {topic for topic, _ in some})
+            find = present_leaders if leaderless else leaders_of
+            leaders = find(cluster, {topic for topic, _ in some})
             return _ask(cluster, some, leaders, read_committed=read_committed)
 
         return cluster.retried("listOffsets", attempt)
@@ -121,7 +124,7 @@ def offsets_or_raise(cluster: Cluster, positions: Mapping[Partition, int]) -> di
 def end_offsets(cluster: Cluster, partitions: Iterable[Partition], *, earliest: bool = False) -> dict[Partition, int]:
     """Latest (or earliest) offsets of those partitions whose leader answers soon."""
     positions = dict.fromkeys(partitions, EARLIEST if earliest else LATEST)
-    answers = list_offsets(cluster, positions, patience_s=_SOON_S)
+    answers = list_offsets(cluster, positions, patience_s=_SOON_S, leaderless=True)
     return {where: answer.offset for where, answer in answers.items() if isinstance(answer, FoundOffset)}
 
 

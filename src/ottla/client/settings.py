@@ -37,6 +37,10 @@ class ClientSettings:
         return self.security_protocol.startswith("SASL_")
 
 
+VERIFICATION = "enable.ssl.certificate.verification"
+"""librdkafka's name: `false` accepts every certificate."""
+
+
 def parse_addresses(text: str, name: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
     addresses = []
     for part in filter(None, (word.strip() for word in text.split(","))):
@@ -77,7 +81,7 @@ def client_settings(
         ssl={
             name.removeprefix("ssl."): value
             for name, value in client_properties.items()
-            if name.startswith("ssl.") or name == "ottla.ssl.security.level"
+            if name.startswith("ssl.") or name in ("ottla.ssl.security.level", VERIFICATION)
         },
     )
 

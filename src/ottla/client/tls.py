@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Mapping
 
 from ottla.client.errors import BadSettings
+from ottla.client.settings import VERIFICATION
 from ottla.security.java_keystores import is_pem, load_key_store
 from ottla.security.key_files import load_chain
 from ottla.security.tls_level import LEVEL_SETTING, UNCHANGED, set_security_level, weakness
@@ -18,6 +19,9 @@ def tls_context(ssl_settings: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = ssl_settings.get("endpoint.identification.algorithm", "https").lower() == "https"
+    if ssl_settings.get(VERIFICATION, "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     try:
         set_security_level(context, int(ssl_settings.get(LEVEL_SETTING, UNCHANGED)))
         _trust(context, ssl_settings)

@@ -200,6 +200,16 @@ def list_reassignments(
     }
 
 
+def present_leaders(cluster: Cluster, names: Iterable[str]) -> dict[tuple[str, int], int]:
+    """Without the partitions that have no leader now; KafkaError for a topic that is not there."""
+    leaders: dict[tuple[str, int], int] = {}
+    for topic in cluster.describe("metadata", names).topics:
+        if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+            check(topic.error_code)
+        leaders.update({(topic.name or "", row.partition_index): row.leader_id for row in topic.partitions})
+    return {where: leader for where, leader in leaders.items() if leader >= 0}
+
+
 def leaders_of(cluster: Cluster, names: Iterable[str]) -> dict[tuple[str, int], int]:
     """The leader of each partition of these topics; KafkaError for a topic that is not there or has none."""
     leaders: dict[tuple[str, int], int] = {}

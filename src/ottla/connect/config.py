@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.model.extras import extra_needed
 from ottla.model.user_error import UserError
 
 CONNECTORS = {
@@ -85,7 +86,8 @@ def connector_class(config: Mapping[str, str]) -> Any:
     if not name:
         raise UserError(f"connector.class {class_name!r} is none of {', '.join(CONNECTORS)} and not MODULE:CLASS")
     try:
-        return getattr(importlib.import_module(module), name)
+        with extra_needed(f"the connector {class_name}"):
+            return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as problem:
         raise UserError(f"connector.class {class_name!r} cannot be loaded: {problem}") from problem
 

@@ -7,13 +7,14 @@ contains a dot stands in double quotes. Every wait for a lock has a limit: LOCK_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from ottla.model.extras import extra_needed
 from ottla.model.user_error import UserError
 
 LOCK_S = 300
@@ -47,6 +48,8 @@ class Dialect:
     into one database at the same time: rows are then staged in files beside the database."""
     unlogged: str = ""
     """Makes an empty table unlogged; `{}` stands for its name."""
+    name_bytes: int = 0
+    """A longer name is cut without an error, so that two columns may become one. 0: names have no such limit."""
 
     def bound(self, number: int) -> str:
         return self.mark.format(number)
@@ -134,6 +137,7 @@ POSTGRESQL = Dialect(
     staging_tables="select relname::text from pg_class join pg_namespace space on space.oid = relnamespace "
     "where relkind = 'r' and nspname = coalesce($1::text, current_schema()) and starts_with(relname::text, $2::text)",
     unlogged="alter table {} set unlogged",
+    name_bytes=63,
 )
 DIALECTS = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL}
 """DuckDB is missing on purpose. Two connections of its ADBC driver in one process open one file as two databases: both take
@@ -162,9 +166,10 @@ def connect_sql(uri: str) -> tuple[Any, Dialect]:
     """A DB-API connection and its dialect, for `sqlite:///FILE` and `postgresql://...`."""
     dialect = dialect_of(uri)
     try:
-        return dialect.connect(uri), dialect
-    except ImportError as missing:
-        raise UserError(f"{missing.name} is missing: pip install 'ottla[spark]'") from missing
+        with extra_needed("a SQL database"):
+            return dialect.connect(uri), dialect
+    except UserError:
+        raise
     except database_errors() as problem:
         reason = reason_of(problem)
         advice = next((advice for words, advice in _ADVICE.items() if words in reason), "")
@@ -222,6 +227,18 @@ def table_parts(name: str) -> list[str]:
 
 def quoted_table(name: str) -> str:
     return ".".join(map(quoted, table_parts(name)))
+
+
+def check_names(dialect: Dialect, table: str, columns: Iterable[str]) -> None:
+    """UserError for names that the database would cut."""
+    for kind, names in (("name", table_parts(table)), ("column", columns)):
+        for name in names:
+            size = len(name.encode())
+            if 0 < dialect.name_bytes < size:
+                raise UserError(
+                    f"the {kind} {name} of the table {table} has {size} bytes, and {dialect.name} cuts names after "
+                    f"{dialect.name_bytes}: choose a shorter name"
+                )
 
 
 def create_table(cursor: Any, dialect: Dialect, table: str, columns: str) -> None:

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ottla.client.audit.events import FACTS
 from ottla.client.audit.trail import AuditTrail
@@ -96,22 +95,13 @@ def make_app(console_settings: ConsoleSettings) -> Starlette:
             Route("/readyz", _ready),
             Mount("/static", StaticFiles(directory=_STATIC), name="static"),
         ],
-        middleware=[Middleware(_Audited, audit), Middleware(BaseHTTPMiddleware, dispatch=_check_request)],
+        # The audit is around everything else, so that refusals are recorded too.
+        middleware=[Middleware(audit.around), Middleware(BaseHTTPMiddleware, dispatch=_check_request)],
         exception_handlers={ConsoleError: _error_page, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
         lifespan=life,
     )
     app.state.site = site
     return app
-
-
-class _Audited:
-    """Around everything else, so that refusals are recorded too."""
-
-    def __init__(self, app: ASGIApp, audit: AuditTrail) -> None:
-        self._app = audit.around(app)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
 
 
 def _acting_users(gateway: Gateway, access: AccessControl, console_settings: ConsoleSettings) -> ActingUsers | None:
@@ -127,7 +117,8 @@ async def _check_request(request: Request, go_on: Callable[[Request], Awaitable[
     try:
         site.access.check_host(request)
         user = await site.access.identify(request)
-        check_size(request, int(request.headers.get("content-length") or 0))
+        if length := request.headers.get("content-length"):
+            check_size(request, int(length))
     except (ConsoleError, ValueError) as error:
         status = error.status if isinstance(error, ConsoleError) else 400
         return PlainTextResponse(str(error), status_code=status, headers=HEADERS)

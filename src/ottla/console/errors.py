@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 
 
@@ -12,3 +13,11 @@ class ConsoleError(UserError):
         super().__init__(message)
         self.message = message
         self.status = status
+
+
+def require_here(purpose: str, *libraries: str) -> None:
+    """As `require`, for a page: the person at the page is not the person who installs."""
+    try:
+        require(purpose, *libraries)
+    except UserError as error:
+        raise ConsoleError(f"On the console's machine, {error}") from error

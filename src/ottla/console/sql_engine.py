@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.console.errors import ConsoleError
+from ottla.console.errors import ConsoleError, require_here
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.masked import Masker, masked_table
 from ottla.console.settings import MAX_SQL_ROWS
@@ -24,6 +24,7 @@ class QueryResult:
 
 def run_query(site: Site, query: str) -> QueryResult:
     """With the rights of the site's user, and its masks."""
+    require_here("SQL over topics", "pyarrow", "duckdb")
     from ottla.tables.caged_query import QueryLimits, run_caged
     from ottla.tables.topics import TableError
 

@@ -1,32 +1,40 @@
 """The events of the active controller, one after the other, each in as many slices as its size needs.
 
-An event is a generator: what it yields is work that may pause between two elements (`ottla.model.pace`); what stands
-between two yields is done in one step. No other event runs before an event has ended, so a decision, its records and their
-replay belong together although the loop serves other requests meanwhile. Without `InSlices` an event runs to its end at
-once: at start, in the simulator and in tests.
+No other event runs before an event has ended, so a decision, its records and their replay belong together although the
+loop serves other requests meanwhile. An event pauses only in its loops over `paced` (`ottla.model.pace`); code without
+such a loop, and code below `at_pace(None)`, is one step. Without `InSlices` an event runs to its end at once: at start
+and in tests.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
-Work = Callable[[], Any]
-Event = Generator[Work, Any, None]
-Outcome = tuple[Any, Exception | None]
-"""The result of the work, or the exception that the work raised."""
-OnDone = Callable[[Any, Exception | None], None]
-InSlices = Callable[[Work, OnDone], Outcome | None]
-"""Run the work in slices. Returns the outcome of work that one slice has done, and None for work that pauses: `OnDone`
-gets the outcome then.
-"""
-_START: Outcome = (None, None)
+Event = Callable[[], None]
+OnError = Callable[[Exception], None]
+
+
+class EventJob(Protocol):
+    """An event under way: `ottla.broker.slices.Job`."""
+
+    done: bool
+
+    def result(self) -> Any:
+        """Raises the exception that ended the event."""
+
+    def then(self, on_done: Callable[[], None]) -> None: ...
+
+
+InSlices = Callable[[Callable[[Any], None]], EventJob]
+"""Run the work in slices. The job is done on return if one slice was enough; otherwise the job calls `then`'s function."""
 
 
 class _Waiting(NamedTuple):
     event: Event
-    on_error: Callable[[Exception], None]
+    on_error: OnError
 
 
 class ControllerEvents:
@@ -34,59 +42,31 @@ class ControllerEvents:
         self._in_slices = in_slices
         self._urgent: deque[_Waiting] = deque()
         self._waiting: deque[_Waiting] = deque()
-        self._running: _Waiting | None = None
-        self._draining = False
+        self._running = False
 
-    def run(self, event: Event, on_error: Callable[[Exception], None], *, urgent: bool = False) -> None:
+    def run(self, event: Event, on_error: OnError, *, urgent: bool = False) -> None:
         """Run the event now, or after the events that wait. Heartbeats and the controller's own duties are urgent: a
         broker's session must not end because clients' large requests wait.
         """
         if self._in_slices is None:
-            _run_at_once(event)
+            event()
             return
-        (self._urgent if urgent else self._waiting).append(_Waiting(event, on_error))
-        if self._running is None:
-            self._drain(_START)
+        if self._running:
+            (self._urgent if urgent else self._waiting).append(_Waiting(event, on_error))
+            return
+        self._running = True
+        job = self._in_slices(lambda _pace: event())
+        if job.done:
+            self._end(job, on_error)
+        else:
+            job.then(partial(self._end, job, on_error))
 
-    def _drain(self, outcome: Outcome) -> None:
-        """Run the events, from `outcome` of the running event's work on, until a work pauses or no event waits."""
-        if self._draining or self._in_slices is None:
-            return
-        self._draining = True
+    def _end(self, job: EventJob, on_error: OnError) -> None:
         try:
-            while self._running is not None or self._urgent or self._waiting:
-                if self._running is None:
-                    self._running = (self._urgent or self._waiting).popleft()
-                    outcome = _START
-                event, on_error = self._running
-                result, error = outcome
-                try:
-                    work = event.send(result) if error is None else event.throw(error)
-                except StopIteration:
-                    self._running = None
-                except Exception as failure:  # noqa: BLE001 - one event's failure ends that event, not the controller
-                    self._running = None
-                    on_error(failure)
-                else:
-                    next_outcome = self._in_slices(work, self._on_done)
-                    if next_outcome is None:
-                        return
-                    outcome = next_outcome
-        finally:
-            self._draining = False
-            # Only a raised failure leaves events behind: the failure goes to the loop, and the other events run.
-            if self._running is None and (self._urgent or self._waiting):
-                self._drain(_START)
-
-    def _on_done(self, result: Any, error: Exception | None) -> None:
-        """The running event's work had paused and is done now."""
-        self._drain((result, error))
-
-
-def _run_at_once(event: Event) -> None:
-    result = None
-    try:
-        while True:
-            result = event.send(result)()
-    except StopIteration:
-        return
+            job.result()
+        except Exception as error:  # noqa: BLE001 - one event's failure ends that event, not the controller
+            on_error(error)
+        finally:  # `on_error` may raise to the loop: the other events run all the same
+            self._running = False
+            if self._urgent or self._waiting:
+                self.run(*(self._urgent or self._waiting).popleft())

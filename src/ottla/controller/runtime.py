@@ -7,7 +7,7 @@ When the controller loses leadership, it drops its image with all uncommitted re
 NOT_CONTROLLER. The next leader commits or undoes the appended records. Records that it commits come back as committed
 batches. A failing metadata disk is final: every waiting request is refused and `on_failure` is called.
 
-Decisions, and the replay of their records, are events (`ottla.controller.events`): a large event takes many turns of the
+Decisions, with the replay of their records, are events (`ottla.controller.events`): a large event takes many turns of the
 loop. The append is one step, and a decision of an earlier leadership is dropped before its append.
 """
 
@@ -22,7 +22,7 @@ from ottla.controller.bootstrap import activation_records
 from ottla.controller.brokers import end_session, fence_broker, fence_stale_brokers
 from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
-from ottla.controller.events import ControllerEvents, Event, InSlices
+from ottla.controller.events import ControllerEvents, InSlices
 from ottla.controller.periodic import Periodic
 from ottla.controller.state import BrokerSession, ControllerRequestContext, ControllerState
 from ottla.env.logging import get_logger
@@ -31,10 +31,10 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.metadata.records import encode_frame
 from ottla.metadata.replay import replay_all
-from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
-from ottla.model.pace import paced
+from ottla.model.pace import at_pace, paced
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest
 from ottla.protocol.primitives import Message
@@ -50,6 +50,8 @@ _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
 )
 """The records of these requests are independent, so a very long list may go into several batches."""
+_OF_THE_QUORUM = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+"""The leader of the quorum answers these requests itself."""
 _ENCODE_UNITS = 10
 _REPLAY_UNITS = 4
 """Work for one record, in units of about a microsecond."""
@@ -170,15 +172,20 @@ class ControllerRuntime:
         """Decide when the events before have ended; answer when the decision's records, and all records before them,
         are committed. A heartbeat that changes nothing is answered at once."""
         answer = self._new_answer()
+        if request.API_KEY in _OF_THE_QUORUM:
+            self.driver.receive(request, context.version, answer.set_result)
+            return answer
         urgent = isinstance(request, BrokerHeartbeatRequest | BrokerRegistrationRequest)
-        self._events.run(self._request(request, context, answer), partial(_fail_answer, answer), urgent=urgent)
+        event = partial(self._request, request, context, answer)
+        self._events.run(event, partial(_fail_answer, answer), urgent=urgent)
         return answer
 
-    def _request(self, request: Message, context: ControllerRequestContext, answer: DecisionFuture) -> Event:
+    def _request(self, request: Message, context: ControllerRequestContext, answer: DecisionFuture) -> None:
         if not self._accepts(answer):
             return
         term = self._term
-        decision, frames = yield lambda: self._decided(request, context)
+        decision = self.controller.decide(request, context)
+        frames = self._encoded(decision.records)
         if term != self._term or self.driver.closed:
             _refuse(answer, ErrorCode.NOT_CONTROLLER)
             return
@@ -192,14 +199,14 @@ class ControllerRuntime:
                 _respond(answer, error_response(request, KafkaError(ErrorCode.POLICY_VIOLATION, str(error))))
                 appended = False
             if appended:
-                yield self._replay(decision.records)
-            self.driver.pump()
+                self._replay(decision.records)
+            self._pump()
         elif self._pending and not self._rests_on_committed(request):
             self._pending.append(_Pending(self._pending[-1].last_offset, [], answer, decision.response))
         else:
             _respond(answer, decision.response)
         if self._raft.unflushed() is not None:
-            self.driver.pump()  # the decision was the quorum's own record
+            self._pump()  # the decision was the quorum's own record
 
     def _accepts(self, answer: DecisionFuture) -> bool:
         """Whether this node decides; otherwise the answer has its error. A peer that left while its request waited for
@@ -214,20 +221,18 @@ class ControllerRuntime:
             return True
         return False
 
-    def _decided(
-        self, request: Message, context: ControllerRequestContext
-    ) -> tuple[Decision[Message, Message], list[bytes]]:
-        decision = self.controller.decide(request, context)
-        return decision, self._encoded(decision.records)
-
     def _encoded(self, records: list[Message]) -> list[bytes]:
         version = self.state.image.metadata_version
         return [encode_frame(record, version) for record in paced(records, _ENCODE_UNITS)]
 
-    def _replay(self, records: list[Message]) -> Callable[[], None]:
+    def _replay(self, records: list[Message]) -> None:
         """Only events read the controller's own image: no other event sees half of the records."""
-        image = self.state.image
-        return lambda: replay_all(image, MetadataDelta(), paced(records, _REPLAY_UNITS))
+        replay_all(self.state.image, MetadataDelta(), paced(records, _REPLAY_UNITS))
+
+    def _pump(self) -> None:
+        """One step, with everything that the commit of records causes: nothing below may pause within an event."""
+        with at_pace(None):
+            self.driver.pump()
 
     def _rests_on_committed(self, request: Message) -> bool:
         """Whether the answer to a request without records is true of the committed metadata. That holds for a broker's
@@ -247,8 +252,10 @@ class ControllerRuntime:
     ) -> bool:
         """Whether the records are in the log; the caller replays them next."""
         try:
-            last_offset = self.driver.append(frames, atomic=atomic)
-        except OSError:
+            with at_pace(None):
+                last_offset = self._raft.append(frames, atomic=atomic)
+        except OSError as error:
+            self.driver.fail(error)
             _refuse(answer, ErrorCode.KAFKA_STORAGE_ERROR)
             return False
         self._pending.append(_Pending(last_offset, records, answer, response))
@@ -268,12 +275,12 @@ class ControllerRuntime:
             return
         if self.active and not self._ticking:
             self._ticking = True
-            self._events.run(self._duties(), _raise, urgent=True)
+            self._events.run(self._duties, _raise, urgent=True)
         self._committed.snapshot_if_due()
 
-    def _duties(self) -> Event:
+    def _duties(self) -> None:
         self._ticking = False
-        yield from self._own(lambda: fence_stale_brokers(self.state) or self._periodic.due())
+        self._own(lambda: fence_stale_brokers(self.state) or self._periodic.due())
 
     def fence(self, broker_id: NodeId, broker_epoch: int) -> None:
         """A broker of that epoch is certainly dead: neither fencing nor its next incarnation waits for its session."""
@@ -285,23 +292,20 @@ class ControllerRuntime:
             end_session(self.state, broker_id)
             return fence_broker(self.state, broker)
 
-        self._events.run(self._own(fence), _raise, urgent=True)
+        self._events.run(partial(self._own, fence), _raise, urgent=True)
 
-    def _own(self, decide: Callable[[], list[Message]]) -> Event:
+    def _own(self, decide: Callable[[], list[Message]]) -> None:
         """Records that the active controller decides on by itself."""
         term = self._term
         if not self.active:
             return
-        records, frames = yield lambda: self._own_decision(decide)
+        records = decide()
+        frames = self._encoded(records)
         if not records or term != self._term or self.driver.closed:
             return
         if self._append(records, frames, None, None, atomic=False):
-            yield self._replay(records)
-        self.driver.pump()
-
-    def _own_decision(self, decide: Callable[[], list[Message]]) -> tuple[list[Message], list[bytes]]:
-        records = decide()
-        return records, self._encoded(records)
+            self._replay(records)
+        self._pump()
 
     def snapshot(self) -> None:
         if self.failure is None:

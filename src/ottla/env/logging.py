@@ -9,9 +9,11 @@ written is lost, and nothing else fails: a node keeps working when its log has n
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -108,6 +110,7 @@ def _as_json(facts: dict[str, object]) -> str:
     return json.dumps(facts, default=str)
 
 
+_observers: list[Callable[[str, str, dict[str, object]], None]] = []
 _FIRST = _Sink(None, _LEVELS["info"], json=False)
 _sink = _FIRST
 
@@ -116,6 +119,16 @@ def configure(stream: TextIO | None = None, *, level: str = "info", json: bool =
     """`stream` None: the standard error of the moment."""
     global _sink  # noqa: PLW0603 - logging is process-wide by nature
     _sink = _Sink(stream, _LEVELS[level], json=json)
+
+
+@contextlib.contextmanager
+def observed(observer: Callable[[str, str, dict[str, object]], None]) -> Iterator[None]:
+    """Within the block, `observer` gets the logger, event and facts of every error, also of lines that are suppressed."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
 
 
 def configure_if_nobody_did(level: str) -> None:
@@ -145,6 +158,8 @@ class Logger:
 
     def error(self, event: str, **facts: object) -> None:
         """`exc_info=error` adds the traceback."""
+        for observer in _observers:
+            observer(self.name, event, facts)
         self._log("error", event, facts)
 
 

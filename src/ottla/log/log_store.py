@@ -7,7 +7,6 @@ goes offline with its partitions; the methods here skip it and go on.
 
 from __future__ import annotations
 
-import contextlib
 import os.path
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -160,6 +159,9 @@ class LogStore:
         path = log_dir.path
         clean = read_clean_shutdown(self._storage, path) is not None
         self._storage.remove(f"{path}/{CLEAN_SHUTDOWN}")
+        # Else a power cut may bring the marker back, or a checkpoint older than the one that is read here: the next start
+        # would trust bytes that were never synced.
+        self._storage.sync_dir(path)
         checkpoints = log_dir.checkpoints
         recovery_points = checkpoints.read(RECOVERY_POINT_CHECKPOINT)
         log_starts = checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
@@ -252,28 +254,24 @@ class LogStore:
         """
         if partition in self._logs:
             raise ValueError(f"{partition} has a log already")
-        *preferred, last = self._by_load() if directory is None else [self.directory(directory)]
-        for log_dir in preferred:
-            with contextlib.suppress(KafkaError):  # the next one may have room
-                return self._create_in(log_dir, partition, topic_id, config, now_ms)
-        return self._create_in(last, partition, topic_id, config, now_ms)
-
-    def _create_in(
-        self, log_dir: LogDirectory, partition: TopicPartition, topic_id: Uuid, config: TopicConfig, now_ms: TimestampMs
-    ) -> PartitionLog:
-        log_dir.check_online()
-        self._discarded.clear_name(log_dir, partition, now_ms)
-        try:
-            self._forget_former(log_dir, partition)
-            log = create_partition_log(
-                log_dir, f"{log_dir.path}/{partition}", partition, config, now_ms=now_ms, topic_id=topic_id
-            )
-        except OSError as error:
-            self._discarded.drop_half_made(f"{log_dir.path}/{partition}")
-            raise log_dir.storage_error(error) from error
-        log.producers.expiration_ms = self.producer_id_expiration_ms
-        self._logs[partition] = log
-        return log
+        refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
+        for log_dir in self._by_load() if directory is None else [self.directory(directory)]:
+            path = f"{log_dir.path}/{partition}"
+            try:
+                log_dir.check_online()
+                self._discarded.clear_name(log_dir, partition, now_ms)
+                self._forget_former(log_dir, partition)
+                log = create_partition_log(log_dir, path, partition, config, now_ms=now_ms, topic_id=topic_id)
+            except KafkaError as error:  # the next one may have room
+                refusal = error
+            except OSError as error:
+                self._discarded.drop_half_made(path)
+                refusal = log_dir.storage_error(error)
+            else:
+                log.producers.expiration_ms = self.producer_id_expiration_ms
+                self._logs[partition] = log
+                return log
+        raise refusal
 
     def _forget_former(self, log_dir: LogDirectory, partition: TopicPartition) -> None:
         """A log of the partition is about to be created there: it starts without entries in the checkpoints."""
@@ -304,8 +302,6 @@ class LogStore:
     def _by_load(self) -> list[LogDirectory]:
         """Where a new log may go, the directory with the fewest partitions first."""
         online = self.online_directories()
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
         open_ones = [log_dir for log_dir in online if not log_dir.cordoned] or online
         if len(open_ones) == 1:
             return open_ones
@@ -396,8 +392,9 @@ class LogStore:
     def checkpoint_recovery_points(self, *, sync: bool = True) -> None:
         checkpoint(RECOVERY_POINT_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
-    def checkpoint_log_start_offsets(self, *, sync: bool = True) -> None:
-        checkpoint(LOG_START_OFFSET_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
+    def checkpoint_log_start_offsets(self, *, sync: bool = True) -> list[LogDirectory]:
+        """Returns the directories that refused the write."""
+        return checkpoint(LOG_START_OFFSET_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
     def checkpoint_high_watermarks(self, *, sync: bool = True) -> None:
         checkpoint(HIGH_WATERMARK_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)

@@ -39,16 +39,18 @@ def offsets_of(name: str, log_dir: LogDirectory, logs: Iterable[PartitionLog]) -
 
 def checkpoint(
     name: str, directories: Iterable[LogDirectory], logs: Iterable[PartitionLog], *, sync: bool = True
-) -> None:
+) -> list[LogDirectory]:
     """Write the checkpoint `name` of each directory. A directory that refuses the write does not stop the other
-    directories.
+    directories; returns the directories that refused.
     """
-    present = list(logs)
+    present, refusing = list(logs), []
     for log_dir in directories:
         try:
             log_dir.checkpoints.write(name, offsets_of(name, log_dir, present), sync=sync)
         except OSError as error:
             log_dir.storage_error(error)
+            refusing.append(log_dir)
+    return refusing
 
 
 def write_all(log_dir: LogDirectory, logs: Iterable[PartitionLog]) -> None:

@@ -223,7 +223,7 @@ class PartitionLog:
         validate the buffer.
 
         KafkaError or RecordValidationError refuses the buffer with nothing changed; KAFKA_STORAGE_ERROR means that the
-        disk refused the write. `guard` comes from `start_verification`, `transaction_version` from the coordinator that
+        disk refused the write. `verification_guard` comes from `start_verification`, `transaction_version` from the coordinator that
         ends a transaction.
         """
         if validated is not None:

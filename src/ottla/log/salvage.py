@@ -66,7 +66,7 @@ def _aborted_sane(storage: Storage, segment: Segment) -> bool:
 def rebuild_indexes(
     segment: Segment, limit: Offset, no_leap_over: Offset, producers: ProducerState, index_interval: int
 ) -> tuple[Offset, int]:
-    """Note every batch that can be found again; the offset after the last one and where it ends in the file.
+    """Builds the indexes from every batch that can be read. Returns the offset after the last batch and the end of that batch in the file.
 
     `limit` is the base offset of the segment that follows; `no_leap_over` as for `sound_end`.
     """

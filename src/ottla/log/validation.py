@@ -15,7 +15,7 @@ from ottla.log.validation_records import RecordValidationError, recompress, walk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.protocol.compression import NAMES, ZSTD, unknown_codec
-from ottla.protocol.crc32c import crc32c
+from ottla.protocol.crc32c import COPY_BYTES, crc32c, crc32c_of_bytes
 from ottla.protocol.records_header import (
     ATTRIBUTES_LOW_AT,
     COMPRESSION_MASK,
@@ -130,7 +130,12 @@ def validate_opaque(buf: bytearray | memoryview, version: int, limit: int, lates
         and (codec or length >= _BODY_OVERHEAD + count * MIN_RECORD_BYTES)
         and NO_TIMESTAMP <= max_time <= latest_ms
         and base_time <= latest_ms
-        and crc32c(memoryview(buf)[CRC_COVERS_FROM:]) == crc
+        and crc
+        == (
+            crc32c_of_bytes(bytes(memoryview(buf)[CRC_COVERS_FROM:]))
+            if size <= COPY_BYTES
+            else crc32c(memoryview(buf)[CRC_COVERS_FROM:])
+        )
     ):
         return header
     return None

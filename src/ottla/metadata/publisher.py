@@ -37,20 +37,16 @@ class MetadataPublisher:
         snapshot no longer has, so that subscribers drop them; subscribers check all other objects again."""
         deleted = {topic.id: topic for topic in self.image.topics_by_id.values() if topic.id not in image.topics_by_id}
         self.image = image
-        self.offset = last_offset
-        self.epoch = epoch
         self._delta = MetadataDelta(reloaded=True, topics_deleted=deleted)
-        self._publish()
+        self.committed((), last_offset, epoch)
 
     def committed(self, records: Iterable[Message], last_offset: int, epoch: int) -> None:
-        """Apply a committed batch."""
+        """Apply a committed batch; publish the changes unless a metadata transaction is open."""
         replay_all(self.image, self._delta, records)
         self.offset = last_offset
         self.epoch = epoch
-        if self.image.transaction is None and not self._delta.empty:
-            self._publish()
-
-    def _publish(self) -> None:
+        if self.image.transaction is not None or self._delta.empty:
+            return
         delta, self._delta = self._delta, MetadataDelta()
         for subscriber in list(self._subscribers):
             subscriber(delta, self.image)

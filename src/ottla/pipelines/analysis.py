@@ -26,6 +26,7 @@ from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name, w
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.state_changes import state_problem
+from ottla.pipelines.state_notes import expression_problem
 from ottla.pipelines.stored_state import stored_state
 from ottla.pipelines.topics import output_topics
 
@@ -72,6 +73,7 @@ def _state_problems(step: Step, frames: Mapping[str, DataFrame], checkpoint: Che
             continue
         rows = build.written_frame(frame, step.writes[branch], step.output_mode)
         reason = state_problem(rows, step.output_mode, stored, f"{checkpoint.folder}/{query}")
+        reason = reason or expression_problem(checkpoint, stored, rows)
         if reason is not None:
             reasons.append(f"step {step.name}: {reason}")
             continue

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
 from pyspark.sql.utils import is_remote
 
-from ottla.connect.sinks.base import DELETED, Work
+from ottla.connect.sinks.base import DELETED, Work, null_key_error
 from ottla.model.user_error import UserError
 from ottla.pipelines.carried import carried_function
 from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, is_object_store, open_driver_files, spark_location
@@ -25,6 +25,7 @@ from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.content import IDENTITY
 from ottla.pipelines.options import PINS
 from ottla.pipelines.outputs.batch import newest_of_each, write_table
+from ottla.pipelines.outputs.spark_merge import has_null_keys
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Port, SparkTable, SqlTable, Topic, TopicTable, View
 from ottla.pipelines.positions import RESERVED_KEY
@@ -316,11 +317,8 @@ def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work,
     keys = list(port.delta.keys)
     newest = newest_of_each(frame, keys, f"the view {port.topic.name}").persist()
     try:
-        if newest.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
-            raise UserError(
-                f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or "
-                "give them one with coalesce"
-            )
+        if has_null_keys(newest, keys):
+            raise null_key_error(f"the view {port.topic.name}", keys)
         key_columns = [F.col(column_name(name)) for name in keys]
         key = key_columns[0].cast("string") if len(keys) == 1 else F.to_json(F.struct(*key_columns))
         rows = _topic_rows(newest.withColumn("_view_key", key), port.topic_with_key("_view_key"), settings)

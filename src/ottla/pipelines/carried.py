@@ -1,15 +1,16 @@
 """Functions and classes that hold Ottla themselves, for the processes of a Spark Connect server that get no files.
 
-Spark 4.3 sends artifacts to tasks and to the processes that plan and commit. Three processes of the server get none: the one
-that plans the batches of a streaming Python source, the one that runs foreachBatch, and the one that declares states. Nor do
-the tasks that read such a source: Spark looks for their files outside of the session's folder. What
+Spark 4.3 sends the files of a session to tasks and to the processes that plan and commit. It looks for them in the wrong folder,
+or not at all, in these places: the process that plans the batches of a streaming Python source and the tasks that read such a
+source, the process that commits a streaming write, the one that runs foreachBatch, and the one that declares states. What
 is defined inside of the functions here is pickled by value, and unpacks the zip before it imports anything of Ottla.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -22,6 +23,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ottla.pipelines.shipping import own_zip
+
+_SEARCHED = "ottla_files"
 
 
 def carried_function(function: Callable[..., None]) -> Callable[..., None]:
@@ -43,56 +46,60 @@ def carried_function(function: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def carried_source() -> type[DataSource]:
-    """`format("ottla")`."""
-    unpack = _unpacker()
+def carried_source(plain: type[DataSource]) -> type[DataSource]:
+    """A format of ours. What Spark sends to tasks and to the commit, the readers and writers, unpacks the zip, too."""
+    from pyspark.cloudpickle import dumps
 
-    def restore(content: bytes) -> DataSourceStreamReader:
+    unpack, content = _unpacker(), dumps(plain)  # type: ignore[no-untyped-call]
+    format_name = plain.name()
+
+    def restore(content: bytes) -> Any:
         from pyspark.cloudpickle import loads
 
         unpack()
-        kind, state = loads(content)
-        reader: DataSourceStreamReader = kind.__new__(kind)
-        reader.__dict__.update(state)
-        return reader
+        return loads(content)
 
-    def portable(reader: DataSourceStreamReader) -> DataSourceStreamReader:
-        kind = type(reader)
+    def portable(value: Any) -> Any:
+        kind = type(value)
 
         class Portable(kind):  # type: ignore[misc, valid-type]
-            def __reduce__(self) -> tuple[Callable[[bytes], DataSourceStreamReader], tuple[bytes]]:
+            def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
                 from pyspark.cloudpickle import dumps
 
-                return restore, (dumps((kind, self.__getstate__())),)  # type: ignore[no-untyped-call]
+                plain = object.__new__(kind)
+                plain.__dict__.update(self.__dict__)
+                return restore, (dumps(plain),)  # type: ignore[no-untyped-call]
 
-        reader.__class__ = Portable
-        return reader
+        value.__class__ = Portable
+        return value
 
     class CarriedSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return "ottla"
+            return format_name
 
         def schema(self) -> StructType | str:
             return self._source().schema()
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return self._source().reader(schema)
+            reader: DataSourceReader = portable(self._source().reader(schema))
+            return reader
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            return portable(self._source().streamReader(schema))
+            reader: DataSourceStreamReader = portable(self._source().streamReader(schema))
+            return reader
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
-            return self._source().writer(schema, overwrite)
+            writer: DataSourceWriter = portable(self._source().writer(schema, overwrite))
+            return writer
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - as above
-            return self._source().streamWriter(schema, overwrite)
+            writer: DataSourceStreamWriter = portable(self._source().streamWriter(schema, overwrite))
+            return writer
 
         def _source(self) -> DataSource:
-            unpack()
-            from ottla.pipelines.datasource import OttlaDataSource
-
-            return OttlaDataSource(self.options)
+            source: DataSource = restore(content)(self.options)
+            return source
 
     return CarriedSource
 
@@ -120,6 +127,57 @@ def carried_processor(processor: Any) -> Any:
             self._processor.close()
 
     return CarriedProcessor()
+
+
+def search_session_files(names: Iterable[str]) -> None:
+    """Every function and class that this Spark Connect client sends from now on finds the files of the session by itself.
+
+    Spark 4.3 plans a streaming query without the session's artifacts, so that the Python workers of its tasks look for the files
+    one folder too high: in FILES/NAME instead of FILES/SESSION/NAME. PySpark pickles all that a client sends in one method.
+    """
+    from pyspark.serializers import CloudPickleSerializer
+
+    plain = CloudPickleSerializer.dumps
+    before = getattr(plain, _SEARCHED, ())
+    searched = tuple(dict.fromkeys((*before, *names)))
+    plain = getattr(plain, "__wrapped__", plain)
+
+    def restore(content: bytes, names: tuple[str, ...]) -> Any:
+        import importlib
+        import os
+        import sys
+
+        from pyspark import SparkFiles
+        from pyspark.cloudpickle import loads
+
+        missing = {
+            name for name in names if not any(os.path.isfile(path) for path in sys.path if path.endswith(f"/{name}"))
+        }
+        root = SparkFiles._root_directory or ""  # noqa: SLF001 - of the worker, which set it
+        for folder in (root, os.path.dirname(root)) if missing and root else ():
+            for session in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+                paths = {name: os.path.join(folder, session, name) for name in missing}
+                there = [name for name, path in paths.items() if os.path.isfile(path)]
+                sys.path[1:1] = [
+                    os.path.dirname(paths[name]) if name.endswith(".py") else paths[name] for name in there
+                ]
+                missing -= set(there)
+        importlib.invalidate_caches()
+        return loads(content)
+
+    class Sent:
+        def __init__(self, content: bytes) -> None:
+            self._content = content
+
+        def __reduce__(self) -> tuple[Callable[[bytes, tuple[str, ...]], Any], tuple[bytes, tuple[str, ...]]]:
+            return restore, (self._content, searched)
+
+    @functools.wraps(plain)
+    def dumps(serializer: CloudPickleSerializer, value: Any) -> bytes:
+        return bytes(plain(serializer, Sent(plain(serializer, value))))
+
+    setattr(dumps, _SEARCHED, searched)
+    CloudPickleSerializer.dumps = dumps  # type: ignore[method-assign]
 
 
 def _unpacker() -> Callable[[], None]:

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://?(?=[^/]|/)")
 _OBJECT_STORES = ("s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "oci", "cosn", "oss")
-_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoAwsCredentials", "Forbidden", "403")
 _NOTE, _FINISHED = "ottla.json", "ottla.finished.json"
-HOLDER, LETTER_FORMATS = "ottla.driver.json", "ottla.letters.json"
-_OWN_FILES = (_NOTE, _FINISHED, HOLDER, LETTER_FORMATS)
+HOLDER, LETTER_FORMATS, STATE_NOTES = "ottla.driver.json", "ottla.letters.json", "ottla.state.json"
+_OWN_FILES = (_NOTE, _FINISHED, HOLDER, LETTER_FORMATS, STATE_NOTES)
 _NOTE_VERSION = 1
 
 
@@ -87,7 +86,7 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except IsADirectoryError:
-            return _joined(self, path)
+            return joined_parts(self, path)
         except (OSError, ValueError) as problem:
             raise UserError(f"the checkpoint file {path} cannot be read: {problem}") from problem
 
@@ -135,64 +134,10 @@ class LocalFiles:
         return fresh
 
 
-def _joined(files: CheckpointFiles, path: str) -> str | None:
+def joined_parts(files: CheckpointFiles, path: str) -> str | None:
     """A file that a Spark Connect client wrote is a folder of parts. None while that client is writing."""
     parts = [name for name in files.names(path) if name.startswith("part-")]
     return "".join(files.read(f"{path}/{name}") or "" for name in parts) if parts else None
-
-
-class HadoopFiles:
-    """Through the JVM of the session (py4j)."""
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to Hadoop
-        try:
-            self._system = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001 - as above
-            self._system.exists(self._path(root))
-        except Exception as problem:  # py4j passes on whatever a connector's class raises
-            raise UserError(_unreachable(root, problem)) from problem
-
-    def read(self, path: str) -> str | None:
-        place = self._path(path)
-        if not self._system.exists(place):
-            return None
-        if self._system.getFileStatus(place).isDirectory():
-            return _joined(self, path)
-        stream = self._system.open(place)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def names(self, path: str) -> list[str]:
-        place = self._path(path)
-        if not self._system.exists(place):
-            return []
-        return sorted(status.getPath().getName() for status in self._system.listStatus(place))
-
-    def create(self, path: str, text: str) -> bool:
-        # Atomic on HDFS and local disks. S3A checks first and then writes: two first starts at the same moment may both pass.
-        if self._system.exists(self._path(path)):
-            return False
-        self._write(path, text, overwrite=False)
-        return True
-
-    def write(self, path: str, text: str) -> None:
-        self._write(path, text, overwrite=True)
-
-    def remove(self, path: str) -> None:
-        self._system.delete(self._path(path), True)
-
-    def _write(self, path: str, text: str, *, overwrite: bool) -> None:
-        try:
-            stream = self._system.create(self._path(path), overwrite)
-            stream.write(bytearray(text.encode()))
-            stream.close()
-        except Exception as problem:  # py4j passes on whatever a connector's class raises
-            raise UserError(_unreachable(path, problem)) from problem
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
 
 
 class ConnectFiles:
@@ -242,33 +187,16 @@ def open_files(spark: SparkSession, root: str) -> CheckpointFiles:
 
     if is_remote():
         return ConnectFiles(spark)
-    return LocalFiles() if scheme_of(root) == "file" else HadoopFiles(spark, root)
+    if scheme_of(root) == "file":
+        return LocalFiles()
+    from ottla.pipelines.hadoop_files import HadoopFiles  # which has the functions above
+
+    return HadoopFiles(spark, root)
 
 
 def open_driver_files(spark: SparkSession, root: str) -> CheckpointFiles:
     """For a function of foreachBatch, which runs on the driver's machine, also with Spark Connect."""
     return LocalFiles() if scheme_of(root) == "file" else open_files(spark, root)
-
-
-def _unreachable(location: str, problem: Exception) -> str:
-    scheme = scheme_of(location)
-    cause = getattr(problem, "java_exception", None)
-    reason = str(cause if cause is not None else problem).splitlines()[0]
-    if "No FileSystem for scheme" in reason:
-        return f"the checkpoints {location} have the unknown scheme {scheme}: use a local path, s3a, gs, abfs or hdfs"
-    if "ClassNotFoundException" in reason:
-        return (
-            f"the checkpoints {location} need the jar of Hadoop's {scheme} file system: add it with "
-            "--conf spark.jars.packages=GROUP:NAME:VERSION (s3a: org.apache.hadoop:hadoop-aws)"
-        )
-    if "UnknownStoreException" in reason or "NoSuchBucket" in reason:
-        return f"the bucket of the checkpoints {location} does not exist: create it, or correct --checkpoints"
-    if any(words in reason for words in _REFUSED):
-        return (
-            f"the store of the checkpoints {location} refuses the login: check its settings "
-            f"(s3a: --conf spark.hadoop.fs.s3a.access.key=... and spark.hadoop.fs.s3a.secret.key=...)"
-        )
-    return f"the checkpoints {location} cannot be reached: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +249,7 @@ class Checkpoint:
         return set(self.read(_FINISHED).get("queries", ()))
 
     def queries(self) -> list[str]:
-        names = [name for name in self.files.names(self.folder) if name not in _OWN_FILES]
+        names = [name for name in self.files.names(self.folder) if name not in _OWN_FILES and not name.startswith(".")]
         return [name for name in names if self.files.names(f"{self.folder}/{name}")]
 
     def query_id(self, query: str) -> str | None:

@@ -74,7 +74,7 @@ def _is_of(query: str, step: Step) -> bool:
 
 
 def _is_topics(offsets: dict[str, Any]) -> bool:
-    """Sources of other kinds keep offsets of other shapes."""
+    """Whether the offsets are those of topics; other kinds of sources store offsets of a different shape."""
     return all(isinstance(partitions, dict) for partitions in offsets.values())
 
 

@@ -53,7 +53,7 @@ class WireLog:
 
     def partitions(self, options: ReadOptions) -> list[TopicPartition]:
         if options.assign:
-            there = self._metadata.partitions({partition.topic for partition in options.assign})
+            there = self._metadata.states({partition.topic for partition in options.assign})
             for partition in options.assign:
                 if partition not in there:
                     raise UserError(f"{partition} does not exist: the topic has fewer partitions")
@@ -61,7 +61,7 @@ class WireLog:
         topics = options.subscribe
         if options.subscribe_pattern is not None:
             topics = tuple(self._metadata.topics_like(options.subscribe_pattern))
-        return sorted(self._metadata.partitions(topics)) if topics else []
+        return sorted(self._metadata.states(topics)) if topics else []
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds:
         offsets = self._metadata.offsets(dict.fromkeys(partitions, EARLIEST))

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ottla.model.extras import SPARK, extra_needed
 from ottla.model.user_error import UserError
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 
@@ -159,10 +160,8 @@ def load_pipelines(path: str) -> list[Pipeline]:
     if spec is None or spec.loader is None:
         raise UserError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    try:
+    with extra_needed("a pipeline", SPARK):
         from pyspark.cloudpickle import register_pickle_by_value
-    except ImportError:
-        raise UserError("pipelines need Spark: pip install 'ottla[spark]'") from None
     sys.modules[name] = module
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:

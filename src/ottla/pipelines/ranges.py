@@ -30,15 +30,8 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
-def starting_offsets(log: Log, options: ReadOptions, partitions: Iterable[TopicPartition]) -> Bounds:
-    return _resolve(log, options.starting, list(partitions), missing_is_latest=options.latest_when_no_timestamp)
-
-
-def ending_offsets(log: Log, options: ReadOptions, partitions: Iterable[TopicPartition]) -> Bounds:
-    return _resolve(log, options.ending, list(partitions), missing_is_latest=True)
-
-
-def _resolve(log: Log, limit: Limit, partitions: list[TopicPartition], *, missing_is_latest: bool) -> Bounds:
+def resolved_offsets(log: Log, limit: Limit, partitions: list[TopicPartition], *, missing_is_latest: bool) -> Bounds:
+    """The offset of each partition that the limit names. `missing_is_latest`: a time after the last record means the end."""
     if limit.word is not None:
         return log.earliest(partitions) if limit.word == EARLIEST else log.latest(partitions)
     places = limit.offsets or limit.timestamps_ms
@@ -72,7 +65,9 @@ def _words_resolved(log: Log, offsets: Bounds) -> Bounds:
 
 
 def check_bounds(log: Log, options: ReadOptions, start: Bounds, end: Bounds) -> tuple[Bounds, Bounds]:
-    """What is asked for must be there; with failOnDataLoss off it is cut to what is."""
+    """What is asked for must be there; with failOnDataLoss off it is cut to what is. A word is the log's own bound."""
+    if options.pins is None and options.starting.word is not None and options.ending.word is not None:
+        return start, end
     first = log.earliest(start)
     last = log.latest(start)
     for partition in start:

@@ -76,7 +76,9 @@ class BatchReader(api.DataSourceReader):
         log = open_log(options)
         try:
             partitions, end, identities = self._ends(log)
-            start = ranges.starting_offsets(log, options, partitions)
+            start = ranges.resolved_offsets(
+                log, options.starting, partitions, missing_is_latest=options.latest_when_no_timestamp
+            )
             start, end = ranges.check_bounds(log, options, start, end)
             offset_ranges = [
                 ranges.OffsetRange(*partition, start[partition], end[partition], *identities[partition])
@@ -93,7 +95,8 @@ class BatchReader(api.DataSourceReader):
         options = self._options
         if options.pins is None:
             partitions = log.partitions(options)
-            return partitions, ranges.ending_offsets(log, options, partitions), log.identities(partitions)
+            ends = ranges.resolved_offsets(log, options.ending, partitions, missing_is_latest=True)
+            return partitions, ends, log.identities(partitions)
         positions = pins.pinned(options.pins, StreamReader(options).now)
         identities = {
             partition: LogIdentity(
@@ -122,7 +125,7 @@ class BatchReader(api.DataSourceReader):
 
     @staticmethod
     def _at_time(log: Log, offset_range: ranges.OffsetRange, kind: str, value: datetime) -> int:
-        """No record before the first one at or after a time is that new; the end cannot be cut, times may go back."""
+        """The start of the range, cut to the first record at or after the time. The end is not cut: times may decrease."""
         if kind not in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
             return offset_range.start
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -158,7 +161,12 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self._bound(lambda partitions: ranges.starting_offsets(self.log, self._options, partitions)).to_json()
+        options = self._options
+        return self._bound(
+            lambda partitions: ranges.resolved_offsets(
+                self.log, options.starting, partitions, missing_is_latest=options.latest_when_no_timestamp
+            )
+        ).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._target = self.now()

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from ottla.connect.restarts import MAX_RESTARTS, pause_s
+from ottla.env.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
 from ottla.pipelines.analysis import branches_of, check_names, check_output, refuse_empty
@@ -35,6 +35,7 @@ from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.schema_watch import SchemaWatch
+from ottla.pipelines.state_notes import checked_state
 from ottla.pipelines.topics import create_outputs, existing_topics
 from ottla.pipelines.unfinished import UNFINISHED, unfinished_batch
 from ottla.tables.topics import TopicMetadata, settings_from
@@ -160,6 +161,7 @@ class PipelineRun:
         queries: list[Running] = []
 
         for branch, frame in self._frames(step).items():
+            self._check_state(step, branch, frame)
             name = f"{self.pipeline.name}/{query_name(step, branch)}"
             writer = _patiently(
                 step,
@@ -167,6 +169,15 @@ class PipelineRun:
             )
             queries.append(Running(name=name, step=step, start=self._starter(step, writer, name)))
         return queries + [self._dead_letters(query, once=once) for query in self._letters if query.step is step]
+
+    def _check_state(self, step: Step, branch: str, frame: DataFrame) -> None:
+        """A Spark Connect client has no plans."""
+        if self._checkpoint is None or is_remote():
+            return
+        rows = build.written_frame(frame, step.writes[branch], step.output_mode)
+        reason = checked_state(self._checkpoint, query_name(step, branch), rows, step.output_mode)
+        if reason is not None:
+            raise StepFailed(step.name, reason)
 
     def _frames(self, step: Step) -> Mapping[str, DataFrame]:
         """What the step writes, by output. A global table is pinned by the checkpoint of its query, and each output is a

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ottla.model.extras import SPARK, extra_needed
 from ottla.model.user_error import UserError
 from ottla.pipelines.pipeline import STEP_FOLDERS
 from ottla.pipelines.shipping import ARCHIVE_PYTHON, archive_settings, ship, ship_archive
@@ -26,6 +27,7 @@ from ottla.system.owned_folders import private_temporary_folder
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 OLDEST_JAVA = 17
 OLDEST_WITH_TABLE_OUTPUTS = (4, 1)
@@ -78,7 +80,8 @@ def spark(
     """The session of this process; `low_footprint` is for tests and demos on a small machine, and `log_file` takes what
     the JVM and the Python workers write to stderr. Executors elsewhere get this Ottla, the folders of the pipeline files
     and `py_files`, and run the Python of `archive`."""
-    from pyspark.sql import SparkSession
+    with extra_needed("ottla.pipelines.spark()", SPARK):
+        from pyspark.sql import SparkSession
 
     local = not master or master.startswith("local")
     if remote:
@@ -183,19 +186,24 @@ def has_data_source() -> bool:
 
 
 def register(session: SparkSession) -> None:
-    """Those of our formats that this PySpark can run."""
+    """Those of our formats that this PySpark can run. A Spark Connect server may have no Ottla."""
+    from pyspark.sql.utils import is_remote
+
+    formats: list[type[DataSource]] = []
     if _pyspark_version() >= OLDEST_WITH_TABLE_OUTPUTS:
         from ottla.pipelines.outputs.sources import FORMATS
 
-        for source in FORMATS:
-            session.dataSource.register(source)
+        formats += FORMATS
     if has_data_source():
-        from pyspark.sql.utils import is_remote
-
-        from ottla.pipelines.carried import carried_source
         from ottla.pipelines.datasource import OttlaDataSource
 
-        session.dataSource.register(carried_source() if is_remote() else OttlaDataSource)
+        formats.append(OttlaDataSource)
+    if is_remote():
+        from ottla.pipelines.carried import carried_source
+
+        formats = [carried_source(plain) for plain in formats]
+    for source in formats:
+        session.dataSource.register(source)
 
 
 def _pyspark_version() -> tuple[int, int]:

@@ -42,8 +42,15 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship(session: SparkSession, folders: Iterable[str], py_files: Sequence[str] = ()) -> None:
-    for path in [own_zip(), *[zip_ for folder in folders if (zip_ := folder_zip(folder))], *map(_existing, py_files)]:
+    from pyspark.sql.utils import is_remote
+
+    paths = [own_zip(), *[zip_ for folder in folders if (zip_ := folder_zip(folder))], *map(_existing, py_files)]
+    for path in paths:
         _add(session, path)
+    if is_remote():
+        from ottla.pipelines.carried import search_session_files  # which needs this module
+
+        search_session_files(map(os.path.basename, paths))
 
 
 def archive_settings(archive: str | None) -> dict[str, str]:

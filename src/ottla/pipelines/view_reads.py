@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.base import need_extra
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _opened(path: str, version: int | None) -> DeltaTable:
-    need_extra("deltalake")
+    require("a view", "deltalake")
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 

@@ -1,33 +1,35 @@
-"""The CRC-32C of the `crc32c` package, without the package around it.
+"""CRC-32C by google-crc32c, whose licence has no copyleft. Its extension accepts `bytes` only, so other buffers are copied.
 
-Its `__init__` asks importlib.metadata for its own version and imports a command line: 40 ms of CPU and 2 MB (measured
-on Python 3.11), a tenth of a node's start. The extension module beside it is all that is needed.
+The package `crc32c` (LGPL) accepts every buffer. Its CPU time beside the CPU time of this module, for slices of a
+bytearray (two cores, CPython 3.11, 2026-11-19):
+
+- 100 B: 56 and 127 ns
+- 256 KiB in the CPU's cache: 8.3 and 10.3 us; outside: 17 and 19 us
+- 1 MiB outside: 71 and 78 us. The difference is 0.6 % of the CPU time of a produced MiB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING
+
+from google_crc32c import extend, value
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_EXTENSION = "crc32c._crc32c"
+COPY_BYTES = 128 * 1024
+"""The most that is copied at once; a copy of this size stays in the CPU's cache."""
+
+crc32c_of_bytes: Callable[[bytes], int] = value
+"""Without a copy, for `bytes` only. A caller on the way of a small Produce saves the call of `crc32c`."""
 
 
-def _load() -> Callable[[Buffer], int]:
-    package = find_spec("crc32c")
-    spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package is not None else None
-    if spec is None or spec.loader is None:
-        from crc32c import crc32c as whole_package
-
-        return whole_package
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    function: Callable[[Buffer], int] = module.crc32c
-    return function
-
-
-crc32c = _load()
+def crc32c(data: Buffer) -> int:
+    view = memoryview(data).cast("B")
+    if len(view) <= COPY_BYTES:
+        return crc32c_of_bytes(bytes(view))
+    crc: int = 0
+    for start in range(0, len(view), COPY_BYTES):
+        crc = extend(crc, bytes(view[start : start + COPY_BYTES]))
+    return crc

@@ -112,14 +112,6 @@ class RaftDriver:
         ):
             self.pump()
 
-    def append(self, frames: list[bytes], *, atomic: bool) -> int:
-        """Append as leader; the caller calls `pump` afterwards. Raises OSError when the disk has failed; the node then stops."""
-        try:
-            return self.raft.append(frames, atomic=atomic)
-        except OSError as error:
-            self.fail(error)
-            raise
-
     def resign(self) -> None:
         if self._run_or_fail(self.raft.resign):
             self.pump()

@@ -16,7 +16,7 @@ from ottla.registry.errors import (
     subject_not_found,
     version_not_found,
 )
-from ottla.registry.records import AVRO, MAX_INT, JsonObject, SchemaReference, SchemaValue
+from ottla.registry.records import MAX_INT, JsonObject, SchemaReference, SchemaValue
 from ottla.registry.schema_jobs import SchemaSource
 from ottla.registry.schema_work import SchemaWork
 from ottla.registry.state import GLOBAL, RegistryState, digest, guid_of
@@ -222,14 +222,7 @@ def shown(value: SchemaValue, *, schema: str | None = None) -> JsonObject:
     answer: JsonObject = {
         "subject": value.subject, "version": value.version, "id": value.id, "guid": guid_of(value),
     }  # fmt: skip
-    if value.schema_type != AVRO:
-        answer["schemaType"] = value.schema_type
-    if value.references:
-        answer["references"] = value.references
-    if value.metadata is not None:
-        answer["metadata"] = value.metadata
-    if value.rule_set is not None:
-        answer["ruleSet"] = value.rule_set
+    answer |= value.optional_fields()
     answer["schema"] = value.schema if schema is None else schema
     if value.deleted:
         answer["deleted"] = True

@@ -60,6 +60,19 @@ class SchemaValue(msgspec.Struct, omit_defaults=True, rename="camel"):
     rule_set: JsonObject | None = None
     schema: str = ""
 
+    def optional_fields(self) -> JsonObject:
+        """The fields that a record or an answer leaves out when they have their defaults."""
+        fields: JsonObject = {}
+        if self.schema_type != AVRO:
+            fields["schemaType"] = self.schema_type
+        if self.references:
+            fields["references"] = self.references
+        if self.metadata is not None:
+            fields["metadata"] = self.metadata
+        if self.rule_set is not None:
+            fields["ruleSet"] = self.rule_set
+        return fields
+
     def as_deleted(self) -> SchemaValue:
         return msgspec.structs.replace(self, deleted=True)
 
@@ -112,14 +125,7 @@ def schema_key(subject: str, version: int) -> bytes:
 
 def schema_record(value: SchemaValue) -> Record:
     fields: JsonObject = {"subject": value.subject, "version": value.version, "id": value.id}
-    if value.schema_type != AVRO:
-        fields["schemaType"] = value.schema_type
-    if value.references:
-        fields["references"] = value.references
-    if value.metadata is not None:
-        fields["metadata"] = value.metadata
-    if value.rule_set is not None:
-        fields["ruleSet"] = value.rule_set
+    fields |= value.optional_fields()
     fields["schema"] = value.schema
     fields["deleted"] = value.deleted
     return schema_key(value.subject, value.version), _encoder.encode(fields)

@@ -117,6 +117,8 @@ class ReplicaMoves:
 
     def _check_directories(self, move: Move) -> bool:
         """End a move whose source or copy is in a failed directory; the files stay. Returns whether the move continues."""
+        if self._moves.get(move.partition.topic_partition) is not move:
+            return False  # it has ended: the work on another move has failed its directory in this very turn
         source_failed = move.partition.log.log_dir.offline
         target_failed = self._logs.moves.future(move.partition.topic_partition) is not move.future
         if move.stage is Stage.PROMOTING or not (source_failed or target_failed):

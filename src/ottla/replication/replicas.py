@@ -24,6 +24,7 @@ from ottla.replication.put_off import PutOff
 if TYPE_CHECKING:
     from ottla.env.config import TopicConfig
     from ottla.env.seams import Clock
+    from ottla.log.log_directory import LogDirectory
     from ottla.log.log_store import LogStore
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import MetadataDelta
@@ -235,9 +236,11 @@ class Replicas:
             self._checkpoint_due = False
             self._logs.checkpoint_deletion()
 
-    def checkpoint_log_start_offsets(self) -> None:
-        """After DeleteRecords: a kill or a power cut must not restore the deleted records."""
-        self._logs.checkpoint_log_start_offsets()
+    def checkpoint_log_start_offsets(self) -> list[LogDirectory]:
+        """After DeleteRecords: a kill or a power cut must not restore the deleted records. Returns the directories that
+        refused: what was deleted there may come back.
+        """
+        return self._logs.checkpoint_log_start_offsets()
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         """Report the directory of the replica to the controller when the metadata differs."""

@@ -129,6 +129,7 @@ class NodeClient:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await self._secure_connection(wire)
+            wire.check_open()
         except (OSError, TimeoutError, NodeUnavailable, SaslFailure, ValueError) as error:
             wire.drop("no connection")
             self._failed()
@@ -185,6 +186,14 @@ class _Wire(asyncio.Protocol):
             raise NodeUnavailable(f"ApiVersions was refused: {ErrorCode(response.error_code).name}")
         self._ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
+    def check_open(self) -> None:
+        """Raises NodeUnavailable if the connection was lost right behind the last answer of its handshake: the loop may
+        handle both before the coroutine that waits for the answer. Without this check the client would keep a dead
+        connection for ever.
+        """
+        if self._lost is not None:
+            raise NodeUnavailable(self._lost)
+
     def version(self, request: Message) -> int:
         low, high = self._ranges.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
@@ -196,8 +205,9 @@ class _Wire(asyncio.Protocol):
         return version
 
     async def send(self, request: Message, version: int) -> Any:
-        if self._lost is not None or self._transport is None:
-            raise NodeUnavailable(self._lost or "not connected")
+        self.check_open()
+        if self._transport is None:
+            raise NodeUnavailable("not connected")
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         correlation_id = self._correlation_id
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -18,6 +18,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.listener import bind
+from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.timers import LoopTimers
 from ottla.server.formatting.storage import open_storage
 from ottla.system.hangups import Hangups
@@ -41,6 +42,8 @@ class NodeMachine:
     """Raises StartupError if the configured directories cannot be used."""
     bind: Callable[[str, int], socket.socket]
     """A listening socket. Raises OSError if the address is in use."""
+    watch_loop: Callable[[float], LoopWatch | None]
+    """Watches the running loop for stalls of so many seconds; None if the loop's time is not this machine's."""
     watch_hangups: Callable[[asyncio.AbstractEventLoop], HangupWatch]
     monotonic: Callable[[], float]
     """Seconds; moves while the loop runs one callback."""
@@ -63,6 +66,7 @@ def real_machine() -> NodeMachine:
         random=SystemRandom(),
         open_storage=open_storage,
         bind=bind,
+        watch_loop=LoopWatch,
         watch_hangups=Hangups,
         monotonic=monotonic,
         descriptors=Descriptors.available,

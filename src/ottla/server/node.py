@@ -49,6 +49,7 @@ from ottla.server.sockets import Sockets
 
 if TYPE_CHECKING:
     from ottla.broker.telemetry.subscriptions import ClientTelemetry
+    from ottla.runtime.loop_watch import LoopWatch
     from ottla.server.master_keys import MasterKeyFollower
     from ottla.server.monitoring.node_http import Monitoring
     from ottla.server.monitoring.traces import TraceSender
@@ -86,6 +87,7 @@ class Node:
         self._monitoring: Monitoring | None = None
         self._traces: TraceSender | None = None
         self._master_keys: MasterKeyFollower | None = None
+        self._loop_watch: LoopWatch | None = None
 
     @property
     def broker(self) -> Broker | None:
@@ -126,6 +128,10 @@ class Node:
     async def _start(self) -> None:
         config = self.config
         self._failed = asyncio.get_running_loop().create_future()
+        if config.ottla_loop_stall_ms:
+            self._loop_watch = self._machine.watch_loop(config.ottla_loop_stall_ms / 1000)
+        if self._loop_watch is not None:
+            self._loop_watch.start()
         line = no_effect_line(config)
         if line is not None:
             log.info("settings.accepted", note=line)
@@ -209,7 +215,12 @@ class Node:
         from ottla.server.monitoring.node_http import Monitoring
 
         monitoring = Monitoring(
-            sock, self._listeners, lambda: self.quorum is not None and self.quorum.active, self.config, self._budget
+            sock,
+            self._listeners,
+            lambda: self.quorum is not None and self.quorum.active,
+            self.config,
+            self._budget,
+            delays=None if self._loop_watch is None else self._loop_watch.delays,
         )
         await monitoring.start()
         return monitoring
@@ -246,7 +257,7 @@ class Node:
             identity,
             endpoints=voter_endpoints(self.config, self.ports),
             on_failure=self.fail,
-            in_slices=self._slices.run,
+            in_slices=self._slices.start,
         )
         quorum.start()
         return quorum
@@ -413,6 +424,9 @@ class Node:
             self._directories.logs.abandon()
         self._directories.logs = None
         self._directories.release()
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
+            self._loop_watch = None
 
     def _close_listeners(self, *, controller: bool) -> None:
         for listener in list(self._listeners):

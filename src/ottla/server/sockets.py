@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ class Sockets:
                 self.by_listener[endpoint.listener_name] = self._bind(endpoint.host or "", endpoint.port)
             except OSError as error:
                 self.close()
-                raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+                raise StartupError(f"cannot listen on {endpoint}: {_reason(error)}") from error
         if config.ottla_http_listener and self.http is None:
             self._refuse_open_http(config)
             self._bind_http(config.ottla_http_listener)
@@ -52,7 +53,7 @@ class Sockets:
             self.http = self._bind(host.strip("[]"), int(port))
         except OSError as error:
             self.close()
-            raise StartupError(f"cannot listen on ottla.http.listener {listener}: {error.strerror or error}") from error
+            raise StartupError(f"cannot listen on ottla.http.listener {listener}: {_reason(error)}") from error
 
     def close(self) -> None:
         if self.http is not None:
@@ -76,3 +77,8 @@ class Sockets:
             )
             for endpoint in endpoints
         ]
+
+
+def _reason(error: OSError) -> str:
+    """The system's words. Python's own text of a failed bind repeats the address."""
+    return os.strerror(error.errno) if error.errno else str(error)

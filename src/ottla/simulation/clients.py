@@ -29,6 +29,7 @@ class ClientHost:
         self.touched = False
         self.paused_until = 0.0
         self.flush_ms = (0.1, 1.0)
+        self.in_thread = False
 
     def after_turn(self) -> None:
         """Nothing of it is checked."""

@@ -19,15 +19,22 @@ from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.simulation.clients import Clients
+from ottla.simulation.complaints import Complaints
+from ottla.simulation.composition import PLAIN, Composition, composition_of
 from ottla.simulation.disk import FakeDisk
+from ottla.simulation.disk_invariants import DiskInvariants
 from ottla.simulation.faults import Faults
+from ottla.simulation.group_work import GroupWork
+from ottla.simulation.history import History
+from ottla.simulation.idle_group import PASSED_MS
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.ledger import Ledger
-from ottla.simulation.loads import LOG_FOLDERS, Loads
+from ottla.simulation.loads import Loads
 from ottla.simulation.machine import SHORT_LIFE
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
-from ottla.simulation.records import Records
+from ottla.simulation.rare_faults import RareFaults
+from ottla.simulation.records import Promise, Records
 from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
 from ottla.simulation.streams import StreamNetwork
 from ottla.simulation.transactions import TransactionalWork
@@ -38,6 +45,7 @@ from ottla.simulation.world import World
 CLUSTER_ID = "simulated-cluster-0001"
 FAULTS_MS = 14_000.0
 HEALED_MS = 9_000.0
+DISK_CHECK_MS = 250.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,8 @@ class ClusterShape:
     segment_bytes: int = 4096
     fetch_max_bytes: int = 1 << 20
     """Bytes of the metadata log in one answer: small answers leave a follower behind for a while."""
+    composition: Composition = PLAIN
+    """Of whole nodes."""
 
 
 @dataclass(slots=True)
@@ -93,7 +103,7 @@ class SimulatedCluster:
         self.nodes: list[SimulatedNode] = [*self.whole] or [self._node(node_id) for node_id in self.directories]
         self.clients = Clients(world, self.wires, self.whole)
         self.workload = (
-            WireWorkload(world, self.nodes, CLUSTER_ID, self.clients)
+            WireWorkload(world, self.nodes, CLUSTER_ID, self.clients, shape.composition)
             if shape.partitions
             else Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
         )
@@ -103,7 +113,12 @@ class SimulatedCluster:
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
         self.transactions = TransactionalWork(self.clients, self.records)
-        self.records.on_acked = self.replicas.on_acked
+        self.groups = GroupWork(self.clients, self.records, self.ledger, self.replicas.truths, self._pass_hours)
+        self.history = History(self.clients, self.records, self.replicas, shape.composition)
+        self.history.sent = self.ledger.sent
+        self.disks = DiskInvariants(self.ledger)
+        self.complaints = Complaints()
+        self.records.on_acked = self._on_acked
         self.records.on_read = self.replicas.on_read
 
     def _raft_config(self, node_id: NodeId) -> RaftConfig:
@@ -134,27 +149,32 @@ class SimulatedCluster:
         shape, config = self.shape, self._raft_config(node_id)
         servers = ",".join(f"{_host(voter.id)}:9093" for voter in self.voters.voters)
         voters = ",".join(f"{voter.id}@{_host(voter.id)}:9093" for voter in self.voters.voters)
-        role, name, port = ("controller", "CONTROLLER", 9093) if config.controller else ("broker", "PLAINTEXT", 9092)
+        is_broker = shape.composition.is_broker(node_id, shape.voters)
+        roles = [("controller", "CONTROLLER", 9093)] * config.controller + [("broker", "PLAINTEXT", 9092)] * is_broker
         properties = {
             **SHORT_LIFE,
-            "process.roles": role,
+            "process.roles": ",".join(role for role, _, _ in roles),
             "node.id": str(node_id),
-            "listeners": f"{name}://{_host(node_id)}:{port}",
+            "listeners": ",".join(f"{name}://{_host(node_id)}:{port}" for _, name, port in roles),
             "controller.listener.names": "CONTROLLER",
             "metadata.log.dir": METADATA_FOLDER,
-            "log.dirs": METADATA_FOLDER if config.controller else ",".join(LOG_FOLDERS),
+            "log.dirs": METADATA_FOLDER,
             "internal.metadata.log.segment.bytes": str(shape.segment_bytes),
             "metadata.log.max.record.bytes.between.snapshots": str(shape.snapshot_bytes),
             "metadata.max.retention.bytes": str(shape.snapshot_bytes * 2),
             "controller.quorum.fetch.max.bytes": str(shape.fetch_max_bytes),
         }
+        if is_broker:
+            properties |= shape.composition.properties(node_id)
         if shape.dynamic:
             properties["controller.quorum.bootstrap.servers"] = servers
         else:
             properties["controller.quorum.voters"] = voters
-        spec = NodeSpec(config, load(properties), partitions=not config.controller)
+        spec = NodeSpec(config, load(properties), partitions=is_broker)
         initial = self.voters if shape.dynamic and config.controller else None
-        return WholeNode(self.world, self.network, self.wires, spec, initial)
+        node = WholeNode(self.world, self.network, self.wires, spec, initial)
+        node.disk.forgetful = is_broker and shape.composition.forgetful
+        return node
 
     def _format(self, disk: FakeDisk) -> None:
         """As `storage format --initial-controllers` does it: the voters in the 0-0 checkpoint."""
@@ -170,6 +190,18 @@ class SimulatedCluster:
             self.records.start()
             self.loads.start()
             self.transactions.start()
+            self.groups.start()
+            self.history.start()
+            self.world.call_later(DISK_CHECK_MS, self._check_disks)
+
+    def _check_disks(self) -> None:
+        for node in self.whole:
+            self.disks.check(node)
+        self.world.call_later(DISK_CHECK_MS, self._check_disks)
+
+    def _on_acked(self, promise: Promise) -> None:
+        self.history.on_acked(promise)
+        self.replicas.on_acked(promise)
 
     def run(self, duration_ms: float) -> None:
         self.world.run_until(self.world.now_ms + duration_ms, self.check)
@@ -177,6 +209,8 @@ class SimulatedCluster:
     def check(self) -> None:
         if self.clients.failures:
             raise self.clients.failures[0]
+        if self.complaints.violation is not None:
+            raise self.complaints.violation
         touched = []
         for node in self.nodes:
             if node.touched:
@@ -205,6 +239,12 @@ class SimulatedCluster:
         """The clients end their work; the readers of transactions read what there is."""
         self.loads.stopped = True
         self.transactions.writing = False
+        self.groups.end()
+        self.history.stopped = True
+
+    def _pass_hours(self) -> None:
+        for node in self.nodes:
+            node.clock.jump(PASSED_MS)
 
     # ----------------------------------------------------------------------------------------------------------- judging
 
@@ -246,8 +286,10 @@ class SimulatedCluster:
         for promise in self.records.acked:
             if promise.key[0] in image.topics_by_id:
                 self.replicas.kept(promise)
+        self.history.judge()
         if self.transactions.seen or self.transactions.committed:
             self._judge_transactions()
+        self.groups.judge(image)
 
     def _judge_transactions(self) -> None:
         ends = {}
@@ -262,13 +304,15 @@ class SimulatedCluster:
 def shape_of(world: World) -> ClusterShape:
     dice = world.random
     if world.seed % 2 == 0:
+        voters, composition = dice.choice([1, 3]), composition_of(world.seed)
         return ClusterShape(
-            voters=dice.choice([1, 3]),
-            observers=3,
+            voters=voters,
+            observers=composition.observers(voters),
             dynamic=dice.random() < 0.5,
             partitions=True,
             snapshot_bytes=dice.choice([1 << 20, 20_000]),
             segment_bytes=dice.choice([4_096, 100_000]),
+            composition=composition,
         )
     voters = dice.choice([3, 3, 3, 5, 1])
     return ClusterShape(
@@ -288,28 +332,37 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     cluster = SimulatedCluster(world, shape_of(world))
     outcome = Outcome(seed, cluster.shape)
     faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms, cluster.lost)
+    rare = RareFaults(cluster, faults, faults_ms)
     try:
-        cluster.start()
-        faults.start()
-        cluster.run(faults_ms)
-        faults.heal()
-        cluster.run(HEALED_MS / 2)
-        cluster.end_work()
-        cluster.run(HEALED_MS / 2)
-        cluster.judge()
+        with cluster.complaints.heard():
+            cluster.start()
+            faults.start()
+            rare.start()
+            cluster.run(faults_ms)
+            rare.heal()
+            faults.heal()
+            cluster.run(HEALED_MS / 2)
+            cluster.end_work()
+            cluster.run(HEALED_MS / 2)
+            cluster.judge()
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed
         where = traceback.extract_tb(error.__traceback__)[-1]
         outcome.violation = f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]})"
     cluster.close()
     outcome.events = world.events
-    outcome.faults = faults.count
+    outcome.faults = faults.count + sum(rare.count.values())
     outcome.elections = len(cluster.invariants.leaders)
     outcome.committed = cluster.invariants.committed_end
     outcome.answered = cluster.workload.answered
     outcome.acked = len(cluster.records.acked)
     outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
-    outcome.work = {**cluster.loads.done, "transactions": len(cluster.transactions.committed)}
+    outcome.work = {
+        **cluster.loads.done,
+        **cluster.groups.done,
+        "transactions": len(cluster.transactions.committed),
+        **rare.count,
+    }
     return outcome
 
 

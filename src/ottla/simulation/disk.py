@@ -34,7 +34,7 @@ class FakeFile:
         return bytes(self.data[position : position + length])
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        self._disk.check_write()
+        self._disk.check_write(self.path)
         view = bytes(data)
         if len(self.data) < position:
             self.data.extend(bytes(position - len(self.data)))
@@ -44,11 +44,11 @@ class FakeFile:
         return len(self.data)
 
     def truncate(self, size: int) -> None:
-        self._disk.check_write()
+        self._disk.check_write(self.path)
         del self.data[size:]
 
     def sync(self) -> None:
-        self._disk.check_sync()
+        self._disk.check_sync(self.path)
         self.synced = bytes(self.data)
 
     def fileno(self) -> int:
@@ -70,11 +70,13 @@ class FakeDisk:
 
     # ------------------------------------------------------------------------------------------------------------ faults
 
-    def check_write(self) -> None:
+    def check_write(self, path: str) -> None:
+        del path
         if self.full:
             raise OSError(errno.ENOSPC, "the simulated disk is full")
 
-    def check_sync(self) -> None:
+    def check_sync(self, path: str) -> None:
+        del path
         if self.failing:
             raise OSError(errno.EIO, "the simulated disk fails")
 
@@ -88,19 +90,24 @@ class FakeDisk:
                 if file.replaces is None:
                     del self.files[path]
                 else:
-                    self._restore(file, file.replaces)
+                    self.restore(file, file.replaces)
                 continue
-            kept = file.synced
-            if bytes(file.data[: len(kept)]) == kept:
-                tail = bytes(file.data[len(kept) :])
-                survived = tail[: dice.randint(0, len(tail))]
-                if survived and dice.random() < 0.5:
-                    survived = self._damaged(survived)
-                kept += survived
-            self._restore(file, kept)
+            self.restore(file, self.surviving(file))
+
+    def surviving(self, file: FakeFile) -> bytes:
+        """The synced bytes, and a part of the others, which may be damaged."""
+        dice = self._random
+        kept = file.synced
+        if bytes(file.data[: len(kept)]) == kept:
+            tail = bytes(file.data[len(kept) :])
+            survived = tail[: dice.randint(0, len(tail))]
+            if survived and dice.random() < 0.5:
+                survived = self._damaged(survived)
+            kept += survived
+        return kept
 
     @staticmethod
-    def _restore(file: FakeFile, content: bytes) -> None:
+    def restore(file: FakeFile, content: bytes) -> None:
         file.data = bytearray(content)
         file.synced = content
         file.synced_name = True
@@ -125,7 +132,7 @@ class FakeDisk:
         if file is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            self.check_write()
+            self.check_write(path)
             file = self.files[path] = FakeFile(self, path)
             self._modified[path] = self._now_ms()
         return file
@@ -134,8 +141,8 @@ class FakeDisk:
         return bytes(self.open(path).data)
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        self.check_write()
-        self.check_sync()
+        self.check_write(path)
+        self.check_sync(path)
         file = self.files[path] = FakeFile(self, path)
         file.data = bytearray(data)
         file.synced = bytes(data)
@@ -189,7 +196,7 @@ class FakeDisk:
         self.folders -= {name for name in self.folders if name == path or name.startswith(path + "/")}
 
     def sync_dir(self, path: str) -> None:
-        self.check_sync()
+        self.check_sync(path)
         for name, file in self.files.items():
             if name.rpartition("/")[0] == path:
                 file.synced_name = True

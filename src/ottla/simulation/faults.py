@@ -62,6 +62,9 @@ class Faults:
         # Each seed has its own mixture, so that rare kinds meet often in some of them.
         dice = self._world.random
         self._kinds = dice.sample(self._kinds, dice.randint(3, len(self._kinds)))
+        if len(self._nodes) == 1:
+            links = (self._partition, self._cut_leader, self._cut_broker, self._cut_one_way, self._clog)
+            self._kinds = [kind for kind in self._kinds if kind not in links] or [self._kill]
         self._pause_ms = dice.choice([200.0, 700.0, 2_000.0])
         self._world.call_later(dice.uniform(0, 3_000), self._next)
 
@@ -98,6 +101,9 @@ class Faults:
         except OSError:
             node.kill()
             self._world.call_later(500, lambda: self._start(node))
+
+    def start_later(self, node: SimulatedNode, delay_ms: float) -> None:
+        self._world.call_later(delay_ms, lambda: self._start(node))
 
     def _restart(self, node: SimulatedNode) -> None:
         """A supervisor starts a process that has ended."""
@@ -139,7 +145,7 @@ class Faults:
 
     def _wipe_observer(self) -> None:
         node = self._world.random.choice(self._nodes)
-        if node.up and not node.spec.config.controller and (not node.spec.partitions or self._in_sync()):
+        if node.up and not node.spec.config.controller and (not node.spec.partitions or self.in_sync()):
             node.wipe()
             self._on_lost(node.node_id, True)
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
@@ -200,13 +206,13 @@ class Faults:
         Until the broker is in sync again, no other broker may lose its power.
         """
         node = self._world.random.choice(self._brokers)
-        if node.up and self._in_sync():
+        if node.up and self.in_sync():
             node.kill(power=True)
             self._on_lost(node.node_id, False)
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
 
-    def _in_sync(self) -> bool:
-        """Every broker is up in its present life, and every partition has all its replicas in its ISR."""
+    def in_sync(self) -> bool:
+        """Every broker is up in its present life, and every partition has all its replicas in its ISR, two at least."""
         publishers = [node.publisher for node in self._nodes if node.publisher is not None]
         if not publishers:
             return False
@@ -221,7 +227,7 @@ class Faults:
             ):
                 return False
         return all(
-            set(partition.isr) == set(partition.replicas)
+            set(partition.isr) == set(partition.replicas) and len(partition.replicas) > 1
             for topic in image.topics_by_id.values()
             for partition in topic.partitions.values()
         )

@@ -14,6 +14,9 @@ from ottla.protocol.records import BatchHeader
 from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
 
+_OFFSETS = "__consumer_offsets"
+"""The coordinator writes each batch of transactional offsets with sequence 0, as Kafka does."""
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -32,7 +35,7 @@ class Ledger:
         origin = self.sent.get(header.crc)
         if origin is not None and origin != key:
             raise Violation(f"{where}: a record of another topic or partition is committed at {header.base_offset}")
-        if header.base_sequence < 0 or header.producer_id < 0:
+        if header.base_sequence < 0 or header.producer_id < 0 or where.startswith(_OFFSETS):
             return
         producer = (key, header.producer_id, header.producer_epoch)
         last = self._sequences.get(producer)

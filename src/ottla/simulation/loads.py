@@ -52,6 +52,8 @@ LOG_FOLDERS = ("/logs", "/logs-2")
 GROUP = "readers"
 _RETRY_S = 0.15
 _GIVE_UP = 40
+_COMMIT_SHARE = 0.5
+"""Of the reads of a committed offset: a commit just before the read hides what a coordinator has lost."""
 _NEW_PRODUCER = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
@@ -191,20 +193,21 @@ class Loads:
         broker = await self._coordinator(GROUP, 0)
         if broker is None:
             return
-        acknowledged, tried = self._committed_offset, self._number + 1
-        self._number += 1
-        topic = OffsetCommitRequestTopic(keys[0][0], partitions=[OffsetCommitRequestPartition(0, tried)])
-        response = await self._clients.ask(broker, OffsetCommitRequest(GROUP, topics=[topic]), version=8)
-        if not response.topics[0].partitions[0].error_code:
-            self._committed_offset = acknowledged = max(tried, self._committed_offset)
-            self._count("offset commit")
+        acknowledged = self._committed_offset
+        if self._dice.random() < _COMMIT_SHARE:
+            tried = self._number = self._number + 1
+            topic = OffsetCommitRequestTopic(keys[0][0], partitions=[OffsetCommitRequestPartition(0, tried)])
+            response = await self._clients.ask(broker, OffsetCommitRequest(GROUP, topics=[topic]), version=8)
+            if not response.topics[0].partitions[0].error_code:
+                self._committed_offset = acknowledged = max(tried, self._committed_offset)
+                self._count("offset commit")
         topics = [OffsetFetchRequestTopics(keys[0][0], partition_indexes=[0])]
         fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=topics)], require_stable=True)
         response = await self._clients.ask(broker, fetch, version=8)
         partition = response.groups[0].topics[0].partitions[0] if response.groups[0].topics else None
         if response.groups[0].error_code or partition is None or partition.error_code:
             return
-        if partition.committed_offset < acknowledged:
+        if partition.committed_offset < acknowledged and not self.stopped:  # hours may pass at the end
             raise Violation(
                 f"group {GROUP}: offset {acknowledged} was acknowledged, and node {broker} has {partition.committed_offset}"
             )
@@ -243,7 +246,7 @@ class Loads:
             return
         name, key = self._dice.choice(keys)
         brokers = self._clients.brokers()
-        replicas = self._dice.sample(brokers, self._dice.choice([2, 3]))
+        replicas = self._dice.sample(brokers, min(self._dice.choice([2, 3]), len(brokers)))
         topic = ReassignableTopic(name, [ReassignablePartition(key[1], replicas)])
         response = await self._clients.ask(
             self._any_broker(), AlterPartitionReassignmentsRequest(5_000, topics=[topic])

@@ -14,11 +14,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.env.logging import get_logger
+from ottla.simulation.faulty_disk import DiskHang
 from ottla.simulation.streams import FakeTransport
 
 if TYPE_CHECKING:
     from ottla.simulation.streams import StreamNetwork
     from ottla.simulation.world import Event, World
+
+log = get_logger(__name__)
 
 _CLOSE_ATTEMPTS = 100
 """A coroutine whose cleanup waits for something has to be closed once for each wait."""
@@ -31,6 +35,8 @@ class LoopHost(Protocol):
     touched: bool
     paused_until: float
     flush_ms: tuple[float, float]
+    in_thread: bool
+    """Whether the code that runs now is work of a thread."""
 
     def after_turn(self) -> None:
         """Called when callbacks have run."""
@@ -181,13 +187,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if pause_ms > 0:
             self._world.call_later(pause_ms, lambda: self._finish(future, func, args))
             return
-        self._host.touched = True
+        self._host.touched = self._host.in_thread = True
         try:
             result = func(*args)
+        except DiskHang as hang:
+            self._world.call_later(hang.until_ms - self._world.now_ms, lambda: self._finish(future, func, args))
         except Exception as error:  # noqa: BLE001 - the future has it, as from a thread
             self.call_soon(_settle, future, None, error)
         else:
             self.call_soon(_settle, future, result, None)
+        finally:
+            self._host.in_thread = False
 
     # Connections
 
@@ -222,6 +232,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         error = context.get("exception")
         if error is not None and not self.dead:
             self._world.note(lambda: f"{self._host.node_id} task failed: {error!r}")
+            log.error("task.failed", exc_info=error)
 
     def get_debug(self) -> bool:
         return False

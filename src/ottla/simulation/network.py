@@ -61,6 +61,8 @@ class FakeNetwork:
         """Directed links that lose everything."""
         self.clogged: dict[tuple[NodeId, NodeId], float] = {}
         """Directed links that deliver nothing before this moment."""
+        self.lag_ms: dict[tuple[NodeId, NodeId], float] = {}
+        """Directed links that take so much longer; only connections have them."""
         self.messages = 0
 
     def attach(self, address: Address, node: NetworkEndpoint) -> None:

@@ -105,6 +105,7 @@ class SimulatedNode:
         self.observer: MetadataObserver | None = None
         self.timers = _Timers(self, 0)
         self.flush_ms = (0.1, 4.0)
+        self.in_thread = False
         self.failure: str | None = None
         if spec.prepare is not None:
             spec.prepare(self.disk)

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RECOVERING, MetadataImage, PartitionRegistration
 from ottla.model.ids import NodeId
-from ottla.protocol.records import BatchHeader, crc_matches, iterate_records, parse_header
+from ottla.protocol.records import (
+    BatchHeader,
+    ControlType,
+    Record,
+    crc_matches,
+    iterate_records,
+    parse_control_key,
+    parse_header,
+)
 from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
 from ottla.simulation.ledger import Keyed, Ledger, check_keyed
@@ -47,7 +55,23 @@ class Truth:
     leaders: dict[int, NodeId] = field(default_factory=dict)
     records: dict[int, tuple[bytes | None, bytes | None]] = field(default_factory=dict)
     """Of a compacted topic: offset -> key and value. Each replica compacts its own batches, but the records stay."""
+    no_values: set[int] = field(default_factory=set)
+    """Offsets of control records, and of records of aborted transactions: compaction may remove them."""
     unclean: bool = False
+    _open: dict[int, list[int]] = field(default_factory=dict)
+    """Producer -> the records of its open transaction."""
+
+    def add_records(self, header: BatchHeader, records: list[Record]) -> None:
+        """Of a compacted topic."""
+        self.records.update((r.offset, (r.key, r.value)) for r in records)
+        offsets = [record.offset for record in records]
+        if header.is_control:
+            self.no_values.update(offsets)
+            pending = self._open.pop(header.producer_id, [])
+            if parse_control_key(records[0].key)[1] == ControlType.ABORT:
+                self.no_values.update(pending)
+        elif header.is_transactional:
+            self._open.setdefault(header.producer_id, []).extend(offsets)
 
 
 @dataclass(slots=True)
@@ -234,7 +258,7 @@ class ReplicaInvariants:
                 truth.batches[base] = entry
                 truth.end, truth.last_epoch = entry[0] + 1, entry[1]
                 if compacted:
-                    truth.records.update((r.offset, (r.key, r.value)) for r in iterate_records(data, position))
+                    truth.add_records(header, list(iterate_records(data, position)))
             elif truth.unclean:
                 continue
             elif compacted:
@@ -286,10 +310,10 @@ class ReplicaInvariants:
         stored = list(batches(log, 0, truth.end, check_crcs=True))
         if log.config.compact:
             keyed: Keyed = {}
-            for header, data, position in stored:
-                if not header.is_control:
-                    keyed.update((r.key, (r.offset, r.value)) for r in iterate_records(data, position))
-            check_keyed(where, truth.records, keyed)
+            for _, data, position in stored:
+                records = (r for r in iterate_records(data, position) if r.offset not in truth.no_values)
+                keyed.update((r.key, (r.offset, r.value)) for r in records)
+            check_keyed(where, {o: r for o, r in truth.records.items() if o not in truth.no_values}, keyed)
             return
         entries = {h.base_offset: (h.last_offset, h.leader_epoch, h.crc) for h, _, _ in stored}
         missing = sorted(

@@ -365,6 +365,7 @@ class StreamNetwork:
             delay = min(delay * 100, SLOWEST_MS)
         while weather.loss and dice.random() < weather.loss:
             delay += RETRANSMIT_MS
+        delay += self._links.lag_ms.get(link, 0.0)
         return delay + max(0.0, self._links.clogged.get(link, 0.0) - self.world.now_ms)
 
     # ------------------------------------------------------------------------------------------------------- connecting

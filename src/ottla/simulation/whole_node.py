@@ -15,6 +15,7 @@ from ottla.controller.format import FormatError, FormatRequest, format_storage
 from ottla.metadata.meta_properties import MetaPropertiesError
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
+from ottla.simulation.faulty_disk import FaultyDisk
 from ottla.simulation.loop import SimulatedLoop
 from ottla.simulation.machine import simulated_machine
 from ottla.simulation.node import NodeSpec, SimulatedNode
@@ -46,6 +47,7 @@ class WholeNode(SimulatedNode):
         self.on_ended: Callable[[SimulatedNode], None] = lambda _node: None
         """The process ended by itself: its start failed, its disk failed, or it was stopped."""
         super().__init__(world, network, spec)
+        self.disk: FaultyDisk = FaultyDisk(world.random, self.clock.time_ms, self)
 
     # --------------------------------------------------------------------------------------------------- life and death
 

@@ -24,6 +24,7 @@ from ottla.simulation.world import World
 
 if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
+    from ottla.simulation.composition import Composition
     from ottla.simulation.node import Answered, SimulatedNode
 
 TOPICS = ("t1", "x1", "c1", "g1", "r1", "t2")
@@ -157,8 +158,16 @@ class WireWorkload(Workload):
     live longer, because they have records.
     """
 
-    def __init__(self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, clients: Clients) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: Sequence[SimulatedNode],
+        cluster_id: str,
+        clients: Clients,
+        composition: Composition,
+    ) -> None:
         super().__init__(world, nodes, cluster_id, 0)
+        self._composition = composition
         self._clients = clients
         self._doomed: set[Uuid] = set()
         """Topics that somebody has asked to delete."""
@@ -177,7 +186,7 @@ class WireWorkload(Workload):
         dice = self.world.random
         missing = [name for name in TOPICS if name not in self.created]
         if missing and dice.random() < 0.8:
-            self._create(_topic(missing[0], dice.randint(1, 2)))
+            self._create(_topic(missing[0], dice.randint(1, 2), self._composition))
         elif dice.random() < 0.5 or not self.created - KEPT:
             self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
         else:
@@ -206,8 +215,8 @@ class WireWorkload(Workload):
             self.created.add(name)
 
 
-def _topic(name: str, partitions: int) -> CreatableTopic:
-    configs = {"min.insync.replicas": "2", "internal.segment.bytes": "4000"}
+def _topic(name: str, partitions: int, composition: Composition) -> CreatableTopic:
+    configs = {"min.insync.replicas": str(composition.min_insync), "internal.segment.bytes": "4000"}
     if name.startswith("c"):
         configs |= {
             "cleanup.policy": "compact",
@@ -218,5 +227,8 @@ def _topic(name: str, partitions: int) -> CreatableTopic:
     elif name.startswith("r"):
         configs["retention.bytes"] = "12000"
     return CreatableTopic(
-        name, partitions, 3, configs=[CreatableTopicConfig(key, value) for key, value in configs.items()]
+        name,
+        partitions,
+        composition.replicas,
+        configs=[CreatableTopicConfig(key, value) for key, value in configs.items()],
     )

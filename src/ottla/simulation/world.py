@@ -63,16 +63,20 @@ class World:
 
 
 class SimulatedClock:
-    """A node's view of time. Its wall clock may be off by `skew_ms`."""
+    """A node's view of time. Its wall clock may be off by `skew_ms`, which may jump."""
 
-    __slots__ = ("_skew_ms", "_world")
+    __slots__ = ("_world", "skew_ms")
 
     def __init__(self, world: World, skew_ms: int = 0) -> None:
         self._world = world
-        self._skew_ms = skew_ms
+        self.skew_ms = skew_ms
 
     def time_ms(self) -> int:
-        return EPOCH_MS + int(self._world.now_ms) + self._skew_ms
+        return EPOCH_MS + int(self._world.now_ms) + self.skew_ms
+
+    def jump(self, by_ms: int) -> None:
+        """Move the wall clock; the monotonic clock goes on."""
+        self.skew_ms += by_ms
 
     def monotonic_ms(self) -> float:
         return self._world.now_ms

@@ -82,7 +82,7 @@ def read_range(settings: ClientSettings, plan: FetchPlan) -> Iterator[pa.RecordB
     while position < plan.end:
         stream = _Stream(settings, replace(plan, start=position))
         try:
-            for batch in stream:
+            for batch in stream.batches():
                 if batch.num_rows:
                     yield batch
                 deadline = time.monotonic() + plan.timeout_s
@@ -96,6 +96,8 @@ def read_range(settings: ClientSettings, plan: FetchPlan) -> Iterator[pa.RecordB
                     f"{plan.topic_partition} could not be read at offset {position} for {plan.timeout_s:.0f} s: {problem}"
                 ) from problem
             time.sleep(_BACKOFF_S)
+        else:
+            return
         finally:
             position = max(position, stream.position)
             stream.close()
@@ -121,12 +123,8 @@ class _Stream:
         if self._connection is not None:
             self._connection.close()
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        end = self._plan.end
-        yield from self._batches()
-        self.position = end
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Ends when everything before the plan's end was yielded."""
         connection = self._connection = self._leader()
         plan = self._plan
         if self.position >= plan.end:

@@ -19,9 +19,12 @@ from ottla.tables.decode import concatenated
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.topics import READ_COMMITTED, TableError, TopicMetadata, settings_from
 
+TextOf = Callable[[bytes], str | None]
+"""The text of a value that names its schema; None for all other bytes."""
 _CREATE = (
-    "create table {} as select try(decode(key)) as key, try(decode(value)) as value, "
-    "try_cast(try(decode(value)) as json) as json, "
+    "create table {} as select coalesce(key_text, try(decode(key))) as key, "
+    "coalesce(value_text, try(decode(value))) as value, "
+    "try_cast(coalesce(value_text, try(decode(value))) as json) as json, "
     'topic, partition, "offset", timestamp, timestampType, headers, key as key_bytes, value as value_bytes from __rows'
 )
 
@@ -81,10 +84,16 @@ def topic_at(
 
 
 def run_sql(
-    client: Mapping[str, str], query: str, *, max_records: int | None = None, more: Mapping[str, Any] | None = None
+    client: Mapping[str, str],
+    query: str,
+    *,
+    max_records: int | None = None,
+    more: Mapping[str, Any] | None = None,
+    text_of: TextOf | None = None,
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
     """The answer as a table, and the end offsets of the topics that the query names. `more` has further tables by
     name. For the queries of people who may not read this machine's files, `ottla.tables.caged_query` is the way.
+    `text_of` decodes keys and values by their schemas.
     """
     import duckdb
 
@@ -96,7 +105,7 @@ def run_sql(
             database.register(name, rows)
         for name, rows, ends in topics_of(client, names, max_records=max_records):
             offsets |= ends
-            add_topic(database, name, rows)
+            add_topic(database, name, rows, text_of)
         return database.sql(query).to_arrow_table(), offsets
     except duckdb.Error as problem:
         raise TableError(f"the query was not answered: {str(problem).splitlines()[0]}") from problem
@@ -130,11 +139,20 @@ def topics_of(
         yield name, rows, ends
 
 
-def add_topic(database: Any, name: str, rows: pa.Table) -> None:
+def add_topic(database: Any, name: str, rows: pa.Table, text_of: TextOf | None = None) -> None:
+    for column in ("key", "value"):
+        rows = rows.append_column(f"{column}_text", _texts(rows[column], text_of))
     database.register("__rows", rows)
     quoted = '"' + name.replace('"', '""') + '"'
     database.execute(_CREATE.format(quoted))
     database.unregister("__rows")
+
+
+def _texts(column: pa.ChunkedArray, text_of: TextOf | None) -> pa.Array:
+    if text_of is None:
+        return pa.nulls(len(column), pa.string())
+    values = (data.as_py() for data in column)
+    return pa.array([None if data is None else text_of(data) for data in values], pa.string())
 
 
 def named_tables(database: Any, query: str) -> list[str]:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Self, TypeVar
 
 from ottla.client.cluster import Cluster
@@ -173,27 +174,14 @@ class TopicMetadata:
         self, places: Mapping[TopicPartition, int], *, isolation_level: int = 0
     ) -> dict[TopicPartition, int | None]:
         """The offset of EARLIEST, LATEST or of the first record at or after a time in ms; None when there is none."""
-
-        def ask(
-            states: Mapping[TopicPartition, LedPartition], leader: PartitionLeader, deadline: float
-        ) -> tuple[dict[TopicPartition, int | None], str]:
-            own = {partition: places[partition] for partition in states}
-            return self._offsets_at(leader, own, states, isolation_level, deadline)
-
-        return self._from_leaders(places, ask)
+        return self._from_leaders(places, partial(self._offsets_at, places, isolation_level))
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Where each leader's log ends for the epoch, or for the last epoch before it; -1 if the leader has neither.
 
         A position beyond that end was read from a history that the log no longer has (KIP-320).
         """
-
-        def ask(
-            states: Mapping[TopicPartition, LedPartition], leader: PartitionLeader, deadline: float
-        ) -> tuple[dict[TopicPartition, int], str]:
-            return self._epoch_ends_at(leader, {partition: epochs[partition] for partition in states}, states, deadline)
-
-        return self._from_leaders(epochs, ask)
+        return self._from_leaders(epochs, partial(self._epoch_ends_at, epochs))
 
     def _from_leaders(self, partitions: Iterable[TopicPartition], ask: _Ask[Value]) -> dict[TopicPartition, Value]:
         """Asks the leader of each partition, again while leaders move, until the deadline."""
@@ -228,15 +216,15 @@ class TopicMetadata:
 
     def _offsets_at(
         self,
-        leader: PartitionLeader,
         places: Mapping[TopicPartition, int],
-        states: Mapping[TopicPartition, LedPartition],
         isolation_level: int,
+        states: Mapping[TopicPartition, LedPartition],
+        leader: PartitionLeader,
         deadline: float,
     ) -> tuple[dict[TopicPartition, int | None], str]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        for partition, at in places.items():
-            entry = ListOffsetsPartition(partition.partition, states[partition].leader_epoch, at)
+        for partition, state in states.items():
+            entry = ListOffsetsPartition(partition.partition, state.leader_epoch, places[partition])
             topics.setdefault(partition.topic, []).append(entry)
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -256,14 +244,14 @@ class TopicMetadata:
 
     def _epoch_ends_at(
         self,
-        leader: PartitionLeader,
         epochs: Mapping[TopicPartition, int],
         states: Mapping[TopicPartition, LedPartition],
+        leader: PartitionLeader,
         deadline: float,
     ) -> tuple[dict[TopicPartition, int], str]:
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
-        for partition, epoch in epochs.items():
-            entry = OffsetForLeaderPartition(partition.partition, states[partition].leader_epoch, epoch)
+        for partition, state in states.items():
+            entry = OffsetForLeaderPartition(partition.partition, state.leader_epoch, epochs[partition])
             topics.setdefault(partition.topic, []).append(entry)
         request = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic=name, partitions=rows) for name, rows in topics.items()]

@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from ottla.testing.broker import Broker
 
 
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Import Ottla's modules as outside of pytest.
+
+    pytest rewrites the assertions of every package that has a plugin. Ottla has no assertions, and its modules would be
+    parsed again in the thread of a node that runs already. pytest has no public call for that, so without the
+    attribute this function does nothing.
+    """
+    marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked -= {name for name in marked if name == "ottla" or name.startswith("pyspark_ottla")}
+
+
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What `Broker` is called with: `pytest.mark.parametrize("ottla_broker", [{"nodes": 3}], indirect=True)`."""
     return dict(getattr(request, "param", {}))

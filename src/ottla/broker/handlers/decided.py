@@ -14,5 +14,10 @@ if TYPE_CHECKING:
 
 
 async def handle(context: RequestContext[ControlPlane], request: Message) -> Message:
-    response: Message | None = await context.broker.controller.decide(request, context)
-    return error_response(request, KafkaError(ErrorCode.NOT_CONTROLLER)) if response is None else response
+    try:
+        response: Message = await context.broker.controller.decide(request, context)
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+        return error_response(request, error)
+    return response

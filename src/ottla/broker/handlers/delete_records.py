@@ -24,7 +24,7 @@ def handle(
     context: RequestContext[DataPlane], request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    waiting: list[Deletion] = []
+    deletions: list[Deletion] = []
     offsets = {
         (topic.name, item.partition_index): item.offset
         for topic in paced(request.topics)
@@ -36,12 +36,15 @@ def handle(
         try:
             partition, low = _delete(context, name, index, offset)
             result = DeleteRecordsPartitionResult(index, low, 0)
-            if low < partition.log.log_start_offset:
-                waiting.append(Deletion(partition, result))
+            deletions.append(Deletion(partition, result))
         except KafkaError as error:
             result = DeleteRecordsPartitionResult(index, -1, int(error.code))
         topics.setdefault(name, DeleteRecordsTopicResult(name, [])).partitions.append(result)
-    context.broker.replicas.checkpoint_log_start_offsets()
+    refusing = context.broker.replicas.checkpoint_log_start_offsets()
+    for deletion in deletions:
+        if deletion.partition.log.log_dir in refusing:
+            deletion.refuse(ErrorCode.KAFKA_STORAGE_ERROR)  # a crash would restore the records
+    waiting = [deletion for deletion in deletions if deletion.waits]
     response = DeleteRecordsResponse(topics=list(topics.values()))
     return _wait(context, waiting, response, request.timeout_ms) if waiting else response
 
@@ -54,7 +57,7 @@ def _delete(context: RequestContext[DataPlane], topic: str, index: int, offset: 
 
 
 class Deletion:
-    """One partition whose followers have not all moved their log start offset yet."""
+    """One partition whose log start offset was moved up here, and perhaps not yet by all followers."""
 
     __slots__ = ("log_start_offset", "partition", "result")
 
@@ -62,6 +65,10 @@ class Deletion:
         self.partition = partition
         self.result = result
         self.log_start_offset = partition.log.log_start_offset
+
+    @property
+    def waits(self) -> bool:
+        return not self.result.error_code and self.result.low_watermark < self.log_start_offset
 
     def settled(self) -> bool:
         if not self.partition.is_leader:

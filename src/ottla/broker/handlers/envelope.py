@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.context import RequestContext
@@ -77,22 +77,22 @@ async def handle(context: RequestContext[ControlPlane], request: EnvelopeRequest
     host = _host(bytes(request.client_host_address))
     forwarded = ForwardedContext(context, api_key, version, client_id, principal, host)
     response = await _answer(forwarded, inner)
-    if response is None:
-        return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     frame = b"".join(bytes(piece) for piece in encode_response(response, version, correlation_id))
     return EnvelopeResponse(response_data=frame[4:])
 
 
-async def _answer(context: ForwardedContext, request: Message) -> Message | None:
-    """What the client may have of the controller's answer; None when this controller is not the active one."""
+async def _answer(context: ForwardedContext, request: Message) -> Message:
+    """What the client may have of the controller's answer. The KafkaError of a controller that is not active
+    (NOT_CONTROLLER) becomes the envelope's error code.
+    """
     if context.broker.authorizer is None:
-        decided: Message | None = await context.broker.controller.decide(request, context)
+        decided: Message = await context.broker.controller.decide(request, context)
         return decided
     from ottla.broker.authorization import guarded
 
-    answer = guarded(context, request, lambda inner, allowed: context.broker.controller.decide(allowed, inner))
-    response = await answer if inspect.isawaitable(answer) else answer
-    return response if isinstance(response, Message) else None
+    answer: Any = guarded(context, request, lambda inner, allowed: context.broker.controller.decide(allowed, inner))
+    response: Message = await answer if inspect.isawaitable(answer) else answer
+    return response
 
 
 def decode_principal(data: bytes | None) -> str:

@@ -328,8 +328,9 @@ def diverging_end(partition: Partition, requested: FetchPartition) -> EpochEndOf
 
 
 def read_slice(partition: Partition, log_slice: LogSlice) -> bytes:
+    """The bytes of a slice that is not empty."""
     try:
-        return log_slice.read()
+        return log_slice.file.pread(log_slice.length, log_slice.position)
     except OSError as error:
         raise partition.log.log_dir.storage_error(error) from error
 

@@ -135,23 +135,6 @@ class Append:
         self._uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
     def answer(self) -> ProduceResponse | Deferred[ProduceResponse] | None:
-        response = ProduceResponse(self._topics())
-        if self._large:
-            return self._walk_large(response)
-        return response if self._acks == 1 and not self._leader_errors else self._finished(response)
-
-    def _finished(self, response: ProduceResponse) -> ProduceResponse | Deferred[ProduceResponse] | None:
-        if self._acks == 0:
-            if self._first_error is not None:
-                raise CloseConnection(f"a produce request with acks=0 failed: {self._first_error.name}")
-            return None
-        if self._leader_errors:
-            response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
-        if self._uncommitted:
-            return self._wait(response, self._request.timeout_ms)
-        return response
-
-    def _topics(self) -> list[TopicProduceResponse]:
         answers = []
         topics = self._request.topic_data
         several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
@@ -170,7 +153,23 @@ class Append:
                     partitions.append(self._failed(topic, data.index, cause))
                     self._count_failure(topic)
             answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
-        return answers if len(answers) == 1 and answers[0].partition_responses else _merged_topics(answers)
+        response = ProduceResponse(
+            answers if len(answers) == 1 and answers[0].partition_responses else _merged_topics(answers)
+        )
+        if self._large:
+            return self._walk_large(response)
+        return response if self._acks == 1 and not self._leader_errors else self._finished(response)
+
+    def _finished(self, response: ProduceResponse) -> ProduceResponse | Deferred[ProduceResponse] | None:
+        if self._acks == 0:
+            if self._first_error is not None:
+                raise CloseConnection(f"a produce request with acks=0 failed: {self._first_error.name}")
+            return None
+        if self._leader_errors:
+            response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
+        if self._uncommitted:
+            return self._wait(response, self._request.timeout_ms)
+        return response
 
     def _later(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         from ottla.broker.produce.large_produce import LargeBatch
@@ -306,7 +305,7 @@ class Append:
 
 
 def _merged_topics(answers: list[TopicProduceResponse]) -> list[TopicProduceResponse]:
-    """A topic that was named twice in one, and none without partitions."""
+    """Topics that the request names twice become one answer; topics without partitions are left out."""
     topics: dict[tuple[str, Uuid], TopicProduceResponse] = {}
     for answer in paced(answers):
         topic = topics.setdefault((answer.name, answer.topic_id), answer)

@@ -51,16 +51,29 @@ def status_report(connected: Cluster) -> dict[str, Any]:
 
 
 def status_table(report: dict[str, Any]) -> None:
-    from rich.table import Table
-
     from ottla.cli.terminal.output import console
+    from ottla.cli.terminal.tables import print_rows
 
+    rows = [
+        [
+            *map(
+                str,
+                (
+                    node["id"],
+                    node["state"],
+                    node["address"] or "-",
+                    node["rack"] or "",
+                    node["replicas"],
+                    node["leaders"],
+                ),
+            )
+        ]
+        for node in report["nodes"]
+    ]
+    print_rows(
+        ("node", "state", "address", "rack", "replicas", "leaders"), rows, heading=f"cluster {report['cluster_id']}"
+    )
     screen = console()
-    table = Table("node", "state", "address", "rack", "replicas", "leaders", title=f"cluster {report['cluster_id']}")
-    for node in report["nodes"]:
-        place = node["address"] or "-", node["rack"] or ""
-        table.add_row(*map(str, (node["id"], node["state"], *place, node["replicas"], node["leaders"])))
-    screen.print(table)
     screen.print(f"{report['partitions']} partitions{', every replica in sync' if report['healthy'] else ''}")
     for name, words in (
         ("under_replicated", "with fewer replicas in sync than assigned"),
@@ -98,13 +111,11 @@ def quorum_report(connected: Cluster) -> dict[str, Any]:
 
 
 def quorum_table(report: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from ottla.cli.terminal.output import console
+    from ottla.cli.terminal.tables import print_rows
 
     title = f"leader {report['leader']}, epoch {report['epoch']}, high watermark {report['high_watermark']}"
-    table = Table("node", "role", "end offset", "lag", title=title)
+    rows = []
     for replica in report["replicas"]:
         role = "leader" if replica["id"] == report["leader"] else replica["role"]
-        table.add_row(str(replica["id"]), role, str(replica["end"]), str(replica["lag"]))
-    console().print(table)
+        rows.append([str(replica["id"]), role, str(replica["end"]), str(replica["lag"])])
+    print_rows(("node", "role", "end offset", "lag"), rows, heading=title)

@@ -16,8 +16,8 @@ import click
 
 from ottla.cli.connectors.status import ConnectorStatus
 from ottla.cli.options.reachability import refusals
-from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.connect.worker import run_connector
+from ottla.env.restarts import MAX_RESTARTS, pause_s
 
 _LOOK_EVERY_S = 2.0
 _LOOK_S = 0.1
@@ -40,14 +40,14 @@ class Outage:
 
     @property
     def goes_on(self) -> bool:
-        """As it was at the last look."""
+        """Whether the last look found the brokers away."""
         return self._away.is_set()
 
     def begin(self) -> None:
         threading.Thread(target=self._watch, name="outage", daemon=True).start()
 
     def is_now(self) -> bool:
-        """Asked, not remembered: what failed may have failed a moment before the next look."""
+        """Looks now: a connector may have failed a moment before the next regular look."""
         self._look()
         return self._away.is_set()
 

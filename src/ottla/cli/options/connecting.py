@@ -51,6 +51,9 @@ class Target:
         return {**(defaults or {}), **librdkafka_config(properties, producer=producer), **more}
 
 
+registry_option = click.option("--registry", metavar="URL", help="URL of the schema registry.  [env: OTTLA_REGISTRY]")
+
+
 def located(command: Command) -> Command:
     """Adds -b, --profile, -X and --command-config; the command is called with the resolved `Profile` first."""
 
@@ -75,7 +78,7 @@ def located(command: Command) -> Command:
 def connected(command: Command) -> Command:
     """Adds what `located` adds, --registry and -o; the command is called with `target` first."""
 
-    @click.option("--registry", metavar="URL", help="URL of the schema registry.  [env: OTTLA_REGISTRY]")
+    @registry_option
     @output_option("table", "json", "yaml")
     @functools.wraps(command)
     def wrapped(where: Profile, /, registry: str | None, output: str, **arguments: Any) -> Any:

@@ -11,6 +11,8 @@ from ottla.console.registry_client import ConsoleRegistry
 from ottla.payloads.confluent import FIRST_MESSAGE, framed
 from ottla.payloads.json_text import read_json
 
+NO_REGISTRY = "no schema registry is set: give --registry URL, or set OTTLA_REGISTRY"
+
 
 def encoder(how: str, registry: ConsoleRegistry, subject: str) -> Callable[[str], bytes]:
     """`how` is text, json or schema; ValueError for text that does not fit."""
@@ -18,6 +20,8 @@ def encoder(how: str, registry: ConsoleRegistry, subject: str) -> Callable[[str]
         return lambda text: text.encode()
     if how == "json":
         return lambda text: json.dumps(_json(text), ensure_ascii=False, separators=(",", ":")).encode()
+    if not registry.configured:
+        raise ValueError(NO_REGISTRY)
     version = registry.version(subject)
     schema_id = int(version["id"])
     write = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}[str(version.get("schemaType", "AVRO"))](

@@ -18,7 +18,7 @@ from ottla.model.peer_text import visible, visible_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-_ENDLESS = 100_000
+ENDLESS = 100_000
 
 
 def show(rows: Sequence[Mapping[str, Any]], output: str, columns: Sequence[str] = ()) -> None:
@@ -36,6 +36,14 @@ def show(rows: Sequence[Mapping[str, Any]], output: str, columns: Sequence[str] 
     click.echo(styled(head, bold=True))
     for row in cells:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def report(text: str, output: str, facts: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """What a verb has done: a sentence, or as JSON and YAML the facts of that sentence."""
+    if output == "table":
+        click.echo(text)
+    else:
+        show_tree(facts if isinstance(facts, Mapping) else list(facts), output)
 
 
 def show_tree(tree: Any, output: str) -> None:
@@ -63,7 +71,7 @@ def console() -> Console:
     """For tables with lines around them. Into a pipe or a file nothing is cut or folded to fit a screen."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=_ENDLESS)
+    return Console() if sys.stdout.isatty() else Console(width=ENDLESS)
 
 
 def progress(length: int, label: str) -> Any:

@@ -58,6 +58,7 @@ def _change(
     *,
     prefixed: bool,
 ) -> None:
+    from ottla.cli.terminal.output import report
     from ottla.client.acls import Entry, create_acls, delete_acls
     from ottla.model.acls import Operation, Permission
 
@@ -76,10 +77,12 @@ def _change(
     with target.cluster() as cluster:
         if verb == "remove":
             count = delete_acls(cluster, _resource(kind, name, prefixed=prefixed), entries)
-            click.echo(f"removed {count} rule{'' if count == 1 else 's'}")
+            report(f"removed {count} rule{'' if count == 1 else 's'}", target.output, {"removed": count})
             return
         create_acls(cluster, _resource(kind, name, prefixed=prefixed), entries)
-    click.echo(f"{verb}: {principal} {', '.join(entry.operation.name.lower() for entry in entries)} on {kind} {name}")
+    names = [entry.operation.name.lower() for entry in entries]
+    facts = {"principal": principal, "may": verb, "operations": names, "resource": kind, "name": name, "host": host}
+    report(f"{verb}: {principal} {', '.join(names)} on {kind} {name}", target.output, facts)
 
 
 def _resource(kind: str, name: str, *, prefixed: bool) -> Resource:

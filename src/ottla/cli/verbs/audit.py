@@ -60,6 +60,7 @@ def export(target: Target, destinations: tuple[str, ...], topic: str, group: str
     """
     from confluent_kafka import Consumer
 
+    from ottla.cli.terminal.output import report
     from ottla.client.audit.sinks import open_sink
 
     if f"topic:{topic}" in destinations or ("topic" in destinations and topic == _TOPIC):
@@ -82,7 +83,7 @@ def export(target: Target, destinations: tuple[str, ...], topic: str, group: str
         reader.close()
         for sink in sinks:
             sink.close()
-    click.echo(f"{count:,} events")
+    report(f"{count:,} events", target.output, {"events": count})
 
 
 def _copy(reader: Any, sinks: Sequence[AuditSink], stopping: threading.Event, *, once: bool) -> int:

@@ -83,16 +83,18 @@ def quorum(where: Profile, output: str) -> None:
 @cluster.command()
 @located
 @_at_once
+@_output
 @click.argument("node", type=int)
 @click.option("--allow-fewer", is_flag=True, help="Remove replicas that no other node has room for.")
 @_yes
-def drain(where: Profile, at_once: int, node: int, *, allow_fewer: bool, yes: bool) -> None:
+def drain(where: Profile, at_once: int, output: str, node: int, *, allow_fewer: bool, yes: bool) -> None:
     """Move all replicas off NODE while clients keep working.
 
     After an interruption, call the command again to continue.
     """
 
     def run(connected: Cluster) -> None:
+        from ottla.cli.terminal.output import report
         from ottla.client.balancing import plan_drain
         from ottla.client.reassignments import view
 
@@ -106,7 +108,7 @@ def drain(where: Profile, at_once: int, node: int, *, allow_fewer: bool, yes: bo
 
         _confirm_refused_writes(connected, seen.replicas, plan(seen), yes=yes)
         _move(connected, plan, at_once, f"draining node {node}")
-        click.echo(f"node {node} holds no replicas")
+        report(f"node {node} holds no replicas", output, {"node": node, "replicas": 0})
 
     _with_cluster(where, run)
 
@@ -114,10 +116,12 @@ def drain(where: Profile, at_once: int, node: int, *, allow_fewer: bool, yes: bo
 @cluster.command()
 @located
 @_at_once
-def balance(where: Profile, at_once: int) -> None:
+@_output
+def balance(where: Profile, at_once: int, output: str) -> None:
     """Spread replicas and leaders evenly over the nodes."""
 
     def run(connected: Cluster) -> None:
+        from ottla.cli.terminal.output import report
         from ottla.client.balancing import plan_balance
         from ottla.client.reassignments import elect_preferred, view
 
@@ -127,7 +131,7 @@ def balance(where: Profile, at_once: int) -> None:
             p for p, replicas in now.replicas.items() if now.leaders[p] != replicas[0] and replicas[0] in now.isr[p]
         ]
         changed = elect_preferred(connected, wrong)
-        click.echo(f"balanced; {changed} leaders changed")
+        report(f"balanced; {changed} leaders changed", output, {"leaders_changed": changed})
 
     _with_cluster(where, run)
 
@@ -149,9 +153,11 @@ def balance(where: Profile, at_once: int) -> None:
     help="Cancel running reassignments of TARGET, or of all topics, and restore the old replicas.",
 )
 @_yes
+@_output
 def reassign(
     where: Profile,
     at_once: int,
+    output: str,
     target: str | None,
     replicas: str | None,
     factor: int | None,
@@ -175,6 +181,7 @@ def reassign(
 
     def run(connected: Cluster) -> None:
         from ottla.cli.cluster.plans import chosen_partitions, planner
+        from ottla.cli.terminal.output import report
         from ottla.client.reassignments import cancel as stop
         from ottla.client.reassignments import view
 
@@ -182,7 +189,7 @@ def reassign(
             seen = view(connected)
             moving = sorted(seen.moving if target is None else seen.moving & {*chosen_partitions(seen, target)})
             stop(connected, moving)
-            click.echo(f"cancelled {len(moving)} reassignments")
+            report(f"cancelled {len(moving)} reassignments", output, {"cancelled": len(moving)})
             return
         seen = view(connected)
         plan = planner(seen, target, replicas, factor, file)
@@ -192,7 +199,8 @@ def reassign(
         after = view(connected).replicas
         factors = sorted({len(after[partition]) for partition in planned if partition in after})
         words = " or ".join(map(str, factors))
-        click.echo(f"{len(planned)} partitions were moved, each has {words} replicas" if planned else "nothing to move")
+        text = f"{len(planned)} partitions were moved, each has {words} replicas" if planned else "nothing to move"
+        report(text, output, {"moved": len(planned), "factors": factors})
 
     _with_cluster(where, run)
 

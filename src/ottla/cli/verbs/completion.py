@@ -1,4 +1,4 @@
-"""`ottla completion SHELL`: the script that completes verbs and options with the Tab key."""
+"""`ottla completion SHELL`: the script that completes verbs, options, topics and groups with the Tab key."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ SCRIPTS = {
 @click.argument("shell", type=click.Choice(sorted(SCRIPTS)))
 def completion(shell: str) -> None:
     r"""Print the line for your shell's start-up file.
+
+    The Tab key then completes verbs and options, and the names of topics and groups if a cluster answers within 1 s.
 
     \b
     Example:

@@ -78,9 +78,12 @@ def unset(target: Target, kind: str, name: str, settings: tuple[str, ...]) -> No
 
 
 def _alter(target: Target, kind: str, name: str, changes: list[tuple[str, int, str | None]]) -> None:
+    from ottla.cli.terminal.output import report
     from ottla.client.configs import ConfigResourceType, alter_configs
 
     resource = "" if kind == "broker" and name == "default" else name
     with target.cluster() as cluster:
         alter_configs(cluster, ConfigResourceType[kind.upper().replace("-", "_")], resource, changes)
-    click.echo(f"changed {kind} {name}")
+    report(
+        f"changed {kind} {name}", target.output, {"kind": kind, "name": name, "changed": [row[0] for row in changes]}
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.combinations import is_set, named, refuse_together
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--from", "start", metavar="WHERE",
               help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g). With -g this is where a new "
               "group starts; refused if the group has committed offsets.  [default: beginning; stored with -g]")  # fmt: skip
@@ -74,6 +75,7 @@ def consume(
       ottla consume orders -o json --registry http://localhost:8081
       ottla consume orders -g audit -e
     """
+    from ottla.cli.records.encoding import NO_REGISTRY
     from ottla.cli.records.filter_expression import compile_filter
     from ottla.cli.records.node_registry import registry_url
     from ottla.cli.terminal.interruption import StopSignals
@@ -86,6 +88,8 @@ def consume(
         raise click.ClickException("standard output is closed: no record could be printed, so none is committed")
     predicate = compile_filter(expression) if expression else None
     registry = ConsoleRegistry(registry_url(target))
+    if "registry" in (key_as, value_as) and not registry.configured:
+        raise click.ClickException(NO_REGISTRY)
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)
     write = _writer(form, target.output)
     seen = 0

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
+from ottla.model.extras import require
 
 if TYPE_CHECKING:
     from ottla.cli.options.connecting import Target
@@ -24,12 +26,13 @@ def _kind(path: Path) -> str:
     if path.suffix in {".jsonl", ".ndjson", ".json"}:
         return "jsonl"
     if path.suffix == ".parquet":
+        require(f"{path.name}, a Parquet file,", "pyarrow")
         return "parquet"
     raise ValueError(f"{path}: the name must end in .jsonl or .parquet, which sets the format")
 
 
 @click.command("export")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--from",
@@ -53,7 +56,7 @@ def export_(target: Target, topic: str, file: Path, start: str, mask: str | None
     """
     from ottla.cli.records.reading import Reading
     from ottla.cli.records.start_position import parse_when
-    from ottla.cli.terminal.output import progress
+    from ottla.cli.terminal.output import progress, show_tree
 
     kind = _kind(file)
     shown = _masking(target, topic, mask) if mask else None
@@ -75,6 +78,9 @@ def export_(target: Target, topic: str, file: Path, start: str, mask: str | None
     finally:
         reading.close()
         partial.unlink(missing_ok=True)
+    if target.output != "table":
+        show_tree({"records": count, "topic": topic, "file": str(file)}, target.output)
+        return
     click.echo(f"{count} records of {topic} in {file}", err=True)
 
 
@@ -143,7 +149,7 @@ def _write_parquet(path: Path, batches: Iterable[list[dict[str, Any]]]) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--keep-partition", is_flag=True, help="Write each record to the partition that the file names.")
 @click.option("--keep-time", is_flag=True, help="Write each record with the timestamp in the file.")
 @connected
@@ -156,7 +162,7 @@ def import_(target: Target, file: Path, topic: str, keep_partition: bool, keep_t
     """
     from confluent_kafka import Producer
 
-    from ottla.cli.terminal.output import progress
+    from ottla.cli.terminal.output import progress, show_tree
 
     rows = _read_parquet(file) if _kind(file) == "parquet" else _read_lines(file)
     producer: Any = Producer(target.librdkafka(producer=True, defaults={"linger.ms": 20}, partitioner="murmur2_random"))
@@ -191,6 +197,9 @@ def import_(target: Target, file: Path, topic: str, keep_partition: bool, keep_t
         left = producer.flush(60)
     if failed or left:
         raise ValueError(f"stopped after {count - left - len(failed)} records: {failed[0] if failed else 'no answer'}")
+    if target.output != "table":
+        show_tree({"records": count, "topic": topic, "file": str(file)}, target.output)
+        return
     click.echo(f"{count} records of {file} in {topic}", err=True)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--key", help="Key as text.")
 @click.option("--key-hex", help="Key as hexadecimal digits.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
@@ -32,6 +33,7 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
     Example:
       ottla topic forget user.shop.orders.avro --key customer-4711
     """
+    from ottla.cli.terminal.output import report, show_tree
     from ottla.client.configs import APPEND, ConfigResourceType, alter_configs
     from ottla.client.offsets import end_offsets
     from ottla.client.topics import describe_topics
@@ -41,7 +43,7 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
         raise click.UsageError("name the key with --key or --key-hex")
     key_bytes = _key(key, key_hex)
     if not yes:
-        click.confirm(f"erase every value of that key in {name} permanently?", abort=True)
+        click.confirm(f"erase every value of that key in {name} permanently?", abort=True, err=True)
     with target.cluster() as cluster:
         described_topic = describe_topics(cluster, [name])[0]
         places = [(name, row.partition) for row in described_topic.partitions]
@@ -50,17 +52,22 @@ def forget(target: Target, name: str, key: str | None, key_hex: str | None, yes:
             raise click.ClickException("a partition has no leader: try again when every partition has one")
         ends = {number: end for (_, number), end in latest.items() if end}
         if not ends:
-            click.echo(f"{name} is empty: there is nothing to forget")
+            report(f"{name} is empty: there is nothing to forget", target.output, {"topic": name, "erased_before": {}})
             return
         erasure = Erasure(key_hash(name, key_bytes), ends)
         alter_configs(cluster, ConfigResourceType.TOPIC, name, [(SETTING, APPEND, str(erasure))])
-    click.echo(f"{name}: every replica erases the key's values, before the {sum(ends.values())} current end offsets")
+    if target.output == "table":
+        click.echo(
+            f"{name}: every replica erases the key's values, before the {sum(ends.values())} current end offsets"
+        )
     if wait_s and not _gone(target, name, key_bytes, ends, time.monotonic() + wait_s):
         raise click.ClickException(
             f"values of the key can still be read after {wait_s:g} s: a replica may lag; run the command again"
         )
-    if wait_s:
+    if wait_s and target.output == "table":
         click.echo("verified: no value of the key can be read")
+    elif target.output != "table":
+        show_tree({"topic": name, "erased_before": ends, "verified": bool(wait_s)}, target.output)
 
 
 def _key(key: str | None, key_hex: str | None) -> bytes:

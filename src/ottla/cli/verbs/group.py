@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.options.completions import group_names, topic_names
 from ottla.cli.options.connecting import connected
 from ottla.model.marker_groups import is_marker_group
 from ottla.model.peer_text import visible
@@ -49,7 +50,7 @@ def list_(target: Target, all_groups: bool) -> None:  # noqa: FBT001 - click pas
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @connected
 def describe(target: Target, name: str) -> None:
     """Show a group's members, offsets and lag."""
@@ -95,8 +96,8 @@ def describe(target: Target, name: str) -> None:
 
 
 @group.command()
-@click.argument("name")
-@click.argument("topic")
+@click.argument("name", shell_complete=group_names)
+@click.argument("topic", shell_complete=topic_names)
 @click.option(
     "--to", "where", required=True, metavar="WHERE", help="New position: beginning, end, an offset, -10m, or a date."
 )
@@ -137,13 +138,17 @@ def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> N
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", shell_complete=group_names, nargs=-1, required=True)
 @connected
 def delete(target: Target, names: tuple[str, ...]) -> None:
     """Delete groups that have no members."""
+    from ottla.cli.terminal.output import show_tree
     from ottla.client.groups import delete_group
 
     with target.cluster() as cluster:
         for name in names:
             delete_group(cluster, name)
-            click.echo(f"deleted {name}")
+            if target.output == "table":
+                click.echo(f"deleted {name}")
+    if target.output != "table":
+        show_tree({"deleted": list(names)}, target.output)

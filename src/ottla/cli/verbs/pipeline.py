@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,23 +98,33 @@ def backfill(
 @click.argument("file")
 @run_options
 @SUFFIX
-def start(file: str, state: str | None, name: str | None, suffix: str, **_options: Any) -> None:
+@output_option("table", "json")
+def start(file: str, state: str | None, name: str | None, suffix: str, output: str, **_options: Any) -> None:
     """Start the pipelines of FILE in the background, one process each."""
     from ottla.pipelines import supervisor
 
     context = click.get_current_context()
-
+    rows = []
     for pipeline in pick(file, name):
-        _start(supervisor.state_directory(state), file, pipeline, suffix, context)
+        row = _start(supervisor.state_directory(state), file, pipeline, suffix, context)
+        if output == "table":
+            click.echo(_started(row))
+        rows.append(row)
+    if output == "json":
+        click.echo(json.dumps(rows))
 
 
-def _start(folder: str, file: str, pipeline: Pipeline, suffix: str, context: click.Context) -> None:
+def _started(row: dict[str, Any]) -> str:
+    return f"{row['name']}: started as process {row['pid']}; its log is {row['log']}"
+
+
+def _start(folder: str, file: str, pipeline: Pipeline, suffix: str, context: click.Context) -> dict[str, Any]:
     from ottla.pipelines import supervisor
 
     words = [os.path.abspath(file), "--name", pipeline.name, "--state", folder, *_words_again(context)]
     named = pipeline.name + suffix
     pid = supervisor.start(folder, named, [*words, "--suffix", suffix] if suffix else words, cwd=os.getcwd())
-    click.echo(f"{named}: started as process {pid}; its log is {supervisor.paths(folder, named)[2]}")
+    return {"name": named, "pid": pid, "log": supervisor.paths(folder, named)[2]}
 
 
 @pipeline.command()
@@ -128,8 +139,16 @@ def _start(folder: str, file: str, pipeline: Pipeline, suffix: str, context: cli
     metavar="SECONDS",
     help="Seconds that the new version may need to catch up.",
 )
+@output_option("table", "json")
 def switch(
-    file: str, state: str | None, name: str | None, suffix: str, old: str | None, wait: float, **options: Any
+    file: str,
+    state: str | None,
+    name: str | None,
+    suffix: str,
+    old: str | None,
+    wait: float,
+    output: str,
+    **options: Any,
 ) -> None:
     r"""Go over to the version of FILE that a backfill made: run it, wait until it has caught up, stop the old one.
 
@@ -139,6 +158,7 @@ def switch(
     Example:
       ottla pipeline switch shop.py --suffix -v3 --from shop-v2
     """
+    from ottla.cli.terminal.output import report
     from ottla.model.user_error import UserError
     from ottla.pipelines import supervisor
     from ottla.pipelines import switch as steps
@@ -152,6 +172,7 @@ def switch(
         raise UserError(f"{file} holds {', '.join(pipeline.name for pipeline in pipelines)}: choose one with --name")
     folder = supervisor.state_directory(state)
     before, after = pipelines[0], version(pipelines, suffix)[0]
+    progress = partial(click.echo, err=output == "json")
     root = checkpoint_root(options["checkpoints"] or os.path.join(folder, "checkpoints"))
     if not supervisor.is_under_way(folder, after.name):  # else it has begun each of its queries itself
         steps.check_backfilled(files_of(root, pairs("--conf", options["spark_settings"])), root, before, after)
@@ -159,23 +180,26 @@ def switch(
         folder,
         old or before.name,
         after.name,
-        lambda: _start(folder, file, before, suffix, context),
+        lambda: progress(_started(_start(folder, file, before, suffix, context))),
         patience_s=wait,
-        report=click.echo,
+        report=progress,
     )
-    for was, is_now in steps.renamed_outputs(before, after):
-        click.echo(f"  {was} -> {is_now}")
+    renamed = dict(steps.renamed_outputs(before, after))
+    words = "\n".join(f"  {was} -> {is_now}" for was, is_now in renamed.items())
+    report(words, output, {"name": after.name, "outputs": renamed})
 
 
 @pipeline.command()
 @click.argument("name")
+@output_option("table", "json")
 @STATE
-def stop(name: str, state: str | None) -> None:
+def stop(name: str, output: str, state: str | None) -> None:
     """Stop a started pipeline; its checkpoints are kept."""
+    from ottla.cli.terminal.output import report
     from ottla.pipelines import supervisor
 
     stopped = supervisor.stop(supervisor.state_directory(state), name)
-    click.echo(f"{name}: {'stopped' if stopped else 'was not running'}")
+    report(f"{name}: {'stopped' if stopped else 'was not running'}", output, {"name": name, "stopped": stopped})
 
 
 @pipeline.command()
@@ -193,10 +217,10 @@ def status(name: str, output: str, state: str | None) -> None:
     if pipeline_status.get("kind") == "connector":
         click.echo(_line(pipeline_status))
     else:
-        from ottla.cli.terminal.output import console
+        from ottla.cli.terminal.tables import print_whole
         from ottla.pipelines.display import status_table
 
-        console().print(status_table(pipeline_status))
+        print_whole(status_table(pipeline_status))
     if pipeline_status.get("ui") and pipeline_status["state"] == "running":
         click.echo(f"Spark's UI: {visible(str(pipeline_status['ui']))}")
     for sentence in pipeline_status.get("warnings") or ():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.client_options import pairs, property_option, servers_option
+from ottla.cli.options.output_format import output_option
 from ottla.cli.options.pipeline_options import CHECKPOINTS, SPARK_SETTINGS, STATE, SUFFIX, pick, version
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _MOST_STATE_PARTITIONS = 10_000
 @CHECKPOINTS
 @SUFFIX
 @SPARK_SETTINGS
+@output_option("table", "json")
 @STATE
 def validate(
     file: str,
@@ -40,6 +42,7 @@ def validate(
     checkpoints: str | None,
     suffix: str,
     spark_settings: tuple[str, ...],
+    output: str,
     state: str | None,
 ) -> None:
     r"""Check FILE without running anything: names, inputs, circles, output modes, columns, types and plans.
@@ -51,6 +54,7 @@ def validate(
       ottla pipeline validate shop.py --no-plans
       ottla pipeline validate shop.py -b localhost:9092
     """
+    from ottla.cli.terminal.output import report
     from ottla.model.user_error import UserError
     from ottla.pipelines.build import RunSettings
 
@@ -74,10 +78,9 @@ def validate(
         reasons += _analysed(pipelines, settings, root, pairs("--conf", spark_settings), kept)
     if reasons:
         raise UserError("\n       ".join(reasons))
-    for pipeline, steps in ordered:
-        click.echo(f"{pipeline.name}: {len(steps)} steps, in order: {', '.join(step.name for step in steps)}")
-    for line in kept:
-        click.echo(f"  {line}")
+    names = {pipeline.name: [step.name for step in steps] for pipeline, steps in ordered}
+    lines = [f"{name}: {len(steps)} steps, in order: {', '.join(steps)}" for name, steps in names.items()]
+    report("\n".join([*lines, *(f"  {line}" for line in kept)]), output, {"pipelines": names, "checkpoints": kept})
 
 
 def _analysed(
@@ -125,6 +128,7 @@ def _refuse_running(name: str, state: str | None) -> None:
 @property_option()
 @CHECKPOINTS
 @SPARK_SETTINGS
+@output_option("table", "json")
 @STATE
 def repartition(
     name: str,
@@ -133,6 +137,7 @@ def repartition(
     properties: tuple[str, ...],
     checkpoints: str | None,
     spark_settings: tuple[str, ...],
+    output: str,
     state: str | None,
 ) -> None:
     r"""Change the number of state partitions of a stopped pipeline. Positions, state and outputs stay.
@@ -143,6 +148,7 @@ def repartition(
     Example:
       ottla pipeline repartition shop --partitions 32
     """
+    from ottla.cli.terminal.output import report
     from ottla.pipelines.checkpoints import Checkpoint, open_files
     from ottla.pipelines.repartition import repartition as change
     from ottla.pipelines.reset import local_session
@@ -155,10 +161,9 @@ def repartition(
         changed = change(session, Checkpoint(open_files(session, root), f"{root}/{name}"), client, partitions)
     finally:
         session.stop()
-    for query, before in changed:
-        click.echo(f"{query}: {before} -> {partitions} state partitions")
-    if not changed:
-        click.echo(f"{name}: every query with state has {partitions} partitions already")
+    lines = [f"{query}: {before} -> {partitions} state partitions" for query, before in changed]
+    words = "\n".join(lines) or f"{name}: every query with state has {partitions} partitions already"
+    report(words, output, {"name": name, "partitions": partitions, "before": dict(changed)})
 
 
 @click.command()
@@ -170,6 +175,7 @@ def repartition(
 @click.option("--cluster-gone", is_flag=True,
               help="The cluster of the pipeline does not exist any more: do not compare clusters.")  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@output_option("table", "json")
 @STATE
 def reset(
     name: str,
@@ -179,6 +185,7 @@ def reset(
     spark_settings: tuple[str, ...],
     cluster_gone: bool,  # noqa: FBT001 - click passes flags so
     yes: bool,  # noqa: FBT001 - click passes flags so
+    output: str,
     state: str | None,
 ) -> None:
     r"""Forget the positions, the state, the markers and the consumer groups of a pipeline. Its outputs stay as they are.
@@ -189,6 +196,7 @@ def reset(
     Example:
       ottla pipeline reset shop
     """
+    from ottla.cli.terminal.output import report
     from ottla.pipelines import reset as resetting
     from ottla.pipelines.checkpoints import Checkpoint
 
@@ -198,8 +206,11 @@ def reset(
     queries = resetting.stored_queries(checkpoint)
     if not yes:
         click.confirm(
-            f"forget the positions and the state of {len(queries)} queries in {checkpoint.folder}?", abort=True
+            f"forget the positions and the state of {len(queries)} queries in {checkpoint.folder}?",
+            abort=True,
+            err=True,
         )
     client = {"bootstrap.servers": bootstrap_servers, **pairs("--property", properties)}
     forgotten = resetting.reset(checkpoint, client, cluster_gone=cluster_gone)
-    click.echo(f"{name}: forgot {len(queries)} queries and {forgotten} groups of markers")
+    words = f"{name}: forgot {len(queries)} queries and {forgotten} groups of markers"
+    report(words, output, {"name": name, "queries": len(queries), "marker_groups": forgotten})

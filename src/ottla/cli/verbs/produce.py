@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.combinations import refuse_together, refuse_without
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("value", required=False)
 @click.option("-k", "--key", help="Key of every record.")
 @click.option(
@@ -54,15 +55,17 @@ def produce(
     Examples:
       ottla produce greetings 'hello world'
       ottla produce orders -K : < orders.txt
-      echo '{"id": 7}' | ottla produce orders --value-as schema --registry http://localhost:8081
+      echo '{"id": 7}' | ottla produce orders --value-as schema
     """
     from ottla.cli.records.encoding import encoder
+    from ottla.cli.records.node_registry import registry_url
     from ottla.console.registry_client import ConsoleRegistry
 
     refuse_together("-k", key, "-K", key_separator)
     if value_as != "schema":
         refuse_without("--subject", subject, "--value-as schema", None)
-    encode = encoder(value_as, ConsoleRegistry(target.profile.registry), subject or f"{topic}-value")
+    registry = registry_url(target) if value_as == "schema" else ""
+    encode = encoder(value_as, ConsoleRegistry(registry), subject or f"{topic}-value")
     pairs: list[tuple[str, bytes]] = []
     for text in headers:
         name, equals, content = text.partition("=")
@@ -71,6 +74,11 @@ def produce(
         pairs.append((name, content.encode()))
     lines = [value] if value is not None else _typed()
     sent = _Sender(target, topic, compression).send(lines, encode, key, key_separator, pairs, partition)
+    if target.output != "table":
+        from ottla.cli.terminal.output import show_tree
+
+        show_tree({"topic": topic, "records": sent}, target.output)
+        return
     click.echo(f"{sent} record{'' if sent == 1 else 's'} to {topic}", err=True)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 
 from ottla.cli.options.client_options import property_option
+from ottla.cli.options.output_format import output_option
+
+_output = output_option("table", "json", "yaml")
 
 
 @click.group()
@@ -21,7 +24,8 @@ def profile() -> None:
 
 
 @profile.command("list")
-def list_() -> None:
+@_output
+def list_(output: str) -> None:
     """List all profiles; a star marks the profile in use."""
     from ottla.cli.options.profiles import load_profiles
     from ottla.cli.terminal.output import show
@@ -30,14 +34,15 @@ def list_() -> None:
     show(
         [
             {
-                "": "*" if name == profiles.current else "",
+                **({"": "*" if name == profiles.current else ""} if output == "table" else {}),
                 "name": name,
                 "bootstrap": profile.bootstrap,
                 "registry": profile.registry,
+                **({} if output == "table" else {"in_use": name == profiles.current}),
             }
             for name, profile in sorted(profiles.named.items())
         ],
-        "table",
+        output,
     )
 
 
@@ -49,15 +54,18 @@ def list_() -> None:
 @click.option(
     "--name-rule/--no-name-rule", default=None, help="Refuse new topics whose names are not TYPE.DATASET.NAME.FORMAT."
 )
+@_output
 def set_(
     name: str,
     bootstrap: str | None,
     registry: str | None,
     properties: tuple[str, ...],
     name_rule: bool | None,  # noqa: FBT001 - click passes flags so
+    output: str,
 ) -> None:
     """Create or change a profile."""
     from ottla.cli.options.profiles import Profile, load_profiles
+    from ottla.cli.terminal.output import report
     from ottla.client.errors import BadSettings
     from ottla.client.settings import parse_addresses
 
@@ -82,14 +90,18 @@ def set_(
             del profile.properties[key]
     profiles.current = profiles.current or name
     profiles.save()
-    click.echo(f"profile {name}: {profile.bootstrap}" + (" (in use)" if profiles.current == name else ""))
+    in_use = profiles.current == name
+    words = f"profile {name}: {profile.bootstrap}" + (" (in use)" if in_use else "")
+    report(words, output, {"name": name, "bootstrap": profile.bootstrap, "in_use": in_use})
 
 
 @profile.command()
 @click.argument("name")
-def use(name: str) -> None:
+@_output
+def use(name: str, output: str) -> None:
     """Use this profile for the following commands."""
     from ottla.cli.options.profiles import load_profiles
+    from ottla.cli.terminal.output import report
 
     profiles = load_profiles()
     if name not in profiles.named:
@@ -97,18 +109,21 @@ def use(name: str) -> None:
         raise click.ClickException(f"there is no profile {name!r}; profiles are {profile_names}")
     profiles.current = name
     profiles.save()
-    click.echo(f"using {name}: {profiles.named[name].bootstrap}")
+    bootstrap = profiles.named[name].bootstrap
+    report(f"using {name}: {bootstrap}", output, {"name": name, "bootstrap": bootstrap, "in_use": True})
 
 
 @profile.command()
 @click.argument("name")
-def delete(name: str) -> None:
+@_output
+def delete(name: str, output: str) -> None:
     """Delete a profile."""
     from ottla.cli.options.profiles import load_profiles
+    from ottla.cli.terminal.output import report
 
     profiles = load_profiles()
     if profiles.named.pop(name, None) is None:
         raise click.ClickException(f"there is no profile {name!r}")
     profiles.current = "" if profiles.current == name else profiles.current
     profiles.save()
-    click.echo(f"forgot {name}")
+    report(f"forgot {name}", output, {"deleted": name})

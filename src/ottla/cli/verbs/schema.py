@@ -15,6 +15,9 @@ from ottla.cli.options.connecting import one_line_errors
 from ottla.cli.options.output_format import output_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_sub_output = click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), help="Format of the output.  [default: table]"
+)
 _TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
 
@@ -46,7 +49,13 @@ def schema(
 
     with one_line_errors():
         registry_url = url or resolve(None, profile, None, (), None).registry or "http://127.0.0.1:8081"
-    context.obj = (RegistryClient(registry_url, user=user, ca_file=ca), output == "json")
+    context.obj = (RegistryClient(registry_url, user=user, ca_file=ca), output)
+
+
+def _chosen(obj: Any, output: str | None) -> tuple[Any, bool]:
+    """The registry's client, and whether to print JSON: -o counts before and after the subcommand."""
+    client, of_group = obj
+    return client, (output or of_group) == "json"
 
 
 def _read(file: str, schema_type: str | None, references: tuple[str, ...]) -> dict[str, Any]:
@@ -83,10 +92,11 @@ def _with_file(function: _Command) -> _Command:
 @schema.command("list")
 @click.argument("prefix", default="")
 @click.option("--deleted", is_flag=True, help="List soft-deleted subjects too.")
+@_sub_output
 @click.pass_obj
-def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click passes flags so
+def list_(obj: Any, output: str | None, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click passes flags so
     """List subjects that begin with PREFIX, with their latest version."""
-    client, as_json = obj
+    client, as_json = _chosen(obj, output)
     flags = {"deleted": str(deleted).lower()}
     names = client.call("GET", "subjects", query={"subjectPrefix": prefix or ":*:", **flags})
     rows = []
@@ -102,10 +112,11 @@ def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click
 @click.argument("subject")
 @click.argument("version", default="latest")
 @click.option("--id", "by_id", is_flag=True, help="Read SUBJECT as a schema id.")
+@_sub_output
 @click.pass_obj
-def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
+def get(obj: Any, output: str | None, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
     """Print a schema, by subject and version or by its id."""
-    client, as_json = obj
+    client, as_json = _chosen(obj, output)
     if by_id and is_set("version"):
         raise click.UsageError("VERSION and --id cannot be used together: an id names one schema")
     path = ("schemas", "ids", subject) if by_id else ("subjects", subject, "versions", version)
@@ -118,9 +129,11 @@ def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT
 @click.argument("file")
 @_with_file
 @click.option("--normalize", is_flag=True, help="Ignore differences of field order and formatting.")
+@_sub_output
 @click.pass_obj
 def register(
     obj: Any,
+    output: str | None,
     subject: str,
     file: str,
     schema_type: str | None,
@@ -128,7 +141,7 @@ def register(
     normalize: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Register the schema in FILE (- is the standard input) under SUBJECT."""
-    client, as_json = obj
+    client, as_json = _chosen(obj, output)
     body = _read(file, schema_type, references)
     query = {"normalize": str(normalize).lower()}
     registered = client.call("POST", "subjects", subject, "versions", body=body, query=query)
@@ -144,14 +157,21 @@ def register(
 @click.option(
     "--version", help="Compare with this version only, a number or latest (default: as the subject's level requires)."
 )
+@_sub_output
 @click.pass_obj
 def check(
-    obj: Any, subject: str, file: str, schema_type: str | None, references: tuple[str, ...], version: str | None
+    obj: Any,
+    output: str | None,
+    subject: str,
+    file: str,
+    schema_type: str | None,
+    references: tuple[str, ...],
+    version: str | None,
 ) -> None:
     """Check whether SUBJECT would accept the schema in FILE. If not, print the incompatible places and
     exit with code 1.
     """
-    client, as_json = obj
+    client, as_json = _chosen(obj, output)
     path = ("compatibility", "subjects", subject, "versions", *((version,) if version else ()))
     verdict = client.call("POST", *path, body=_read(file, schema_type, references), query={"verbose": "true"})
     if as_json:
@@ -168,12 +188,13 @@ def check(
 @click.argument("subject")
 @click.argument("old")
 @click.argument("new", default="latest")
+@_sub_output
 @click.pass_obj
-def diff(obj: Any, subject: str, old: str, new: str) -> None:
+def diff(obj: Any, output: str | None, subject: str, old: str, new: str) -> None:
     """Show the differences between two versions as text, and what each version cannot read of the other."""
     import difflib
 
-    client, as_json = obj
+    client, as_json = _chosen(obj, output)
     before, after = (client.call("GET", "subjects", subject, "versions", version) for version in (old, new))
     reasons = _both_ways(client, before, after)
     lines = list(
@@ -220,10 +241,11 @@ def _both_ways(client: Any, before: dict[str, Any], after: dict[str, Any]) -> di
 @click.argument("version", required=False)
 @click.option("--permanent", is_flag=True, help="Delete permanently; the version must be soft deleted before.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@_sub_output
 @click.pass_obj
-def delete(obj: Any, subject: str, version: str | None, permanent: bool, yes: bool) -> None:  # noqa: FBT001 - as above
+def delete(obj: Any, output: str | None, subject: str, version: str | None, permanent: bool, yes: bool) -> None:  # noqa: FBT001 - as above
     """Delete a version, or a whole subject."""
-    client, as_json = obj
+    client, as_json = _chosen(obj, output)
     what = f"version {version} of {subject}" if version else f"all versions of {subject}"
     if not yes:
         click.confirm(f"Delete {what}{' for good' if permanent else ''}?", abort=True, err=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connecting import located
+from ottla.cli.options.connecting import Target, located, registry_option
 from ottla.cli.options.output_format import output_option
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("query")
 @located
+@registry_option
 @click.option(
     "--delta",
     "tables",
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 def sql(
     where: Profile,
     query: str,
+    registry: str | None,
     tables: tuple[str, ...],
     max_records: int | None,
     output: str,
@@ -41,7 +44,8 @@ def sql(
     r"""Answer a SQL QUERY over topics.
 
     A topic is a table of its name; quote one with dots or dashes. Its columns are key, value (text), json, topic,
-    partition, offset, timestamp, headers, key_bytes and value_bytes.
+    partition, offset, timestamp, headers, key_bytes and value_bytes. Avro, JSON Schema and Protobuf are decoded
+    through the registry: --registry, or that of `ottla up`.
 
     \b
     Examples:
@@ -49,11 +53,14 @@ def sql(
       ottla sql 'select * from "hits-per-minute" limit 5' -o json
       ottla sql "select * from totals" --delta totals=tables/totals
     """
+    from ottla.cli.records.node_registry import registry_url
+    from ottla.cli.records.schema_texts import schema_texts
     from ottla.tables.query import run_sql
 
     client = {**where.properties, "bootstrap.servers": where.bootstrap}
     more, notes = _delta_tables(tables)
-    rows, offsets = run_sql(client, query, max_records=max_records, more=more)
+    url = registry_url(Target(replace(where, registry=registry or where.registry), output))
+    rows, offsets = run_sql(client, query, max_records=max_records, more=more, text_of=schema_texts(url))
     if output == "json":
         for row in rows.to_pylist():
             click.echo(json.dumps(row, default=_plain))
@@ -64,17 +71,9 @@ def sql(
         out.writerow(rows.column_names)
         out.writerows([_cell(value) for value in row.values()] for row in rows.to_pylist())
     else:
-        from rich.markup import escape
-        from rich.table import Table
+        from ottla.cli.terminal.tables import print_rows
 
-        from ottla.cli.terminal.output import console, for_terminal
-
-        table = Table()
-        for name in rows.column_names:
-            table.add_column(escape(for_terminal(name)), overflow="fold")
-        for row in rows.to_pylist():
-            table.add_row(*[escape(for_terminal(_text(value))) for value in row.values()])
-        console().print(table)
+        print_rows(rows.column_names, [[_shown(value) for value in row.values()] for row in rows.to_pylist()])
         if when := _true_at(offsets, notes):
             click.echo(when)
 
@@ -104,6 +103,12 @@ def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return int(value) if value == int(value) else float(value)
     return _text(value)
+
+
+def _shown(value: object) -> str:
+    from ottla.cli.terminal.output import for_terminal
+
+    return for_terminal(_text(value))
 
 
 def _cell(value: object) -> str:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+
+from ottla.cli.options.output_format import output_option
+
+_output = output_option("table", "json")
 
 
 @click.group()
@@ -20,11 +27,14 @@ def storage() -> None:
 
 
 @storage.command("random-uuid")
-def random_uuid() -> None:
+@_output
+def random_uuid(output: str) -> None:
     """Print a new random id."""
+    from ottla.cli.terminal.output import report
     from ottla.server.formatting.storage import random_uuid as new_id
 
-    click.echo(new_id())
+    new_uuid = new_id()
+    report(new_uuid, output, {"id": new_uuid})
 
 
 @storage.command("format")
@@ -58,9 +68,11 @@ def random_uuid() -> None:
 )
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are already formatted.")
 @click.option("--strict", is_flag=True, help="Refuse unknown properties; without this flag they are warnings.")
+@_output
 def format_(
     cluster_id: str,
     file: Path,
+    output: str,
     standalone: bool,  # noqa: FBT001 - click passes flags so
     no_initial_controllers: bool,  # noqa: FBT001 - as above
     initial_controllers: str | None,
@@ -88,15 +100,29 @@ def format_(
         scram=scram,
         ignore_formatted=ignore_formatted,
     )
-    sys.exit(format_from_file(file, options, strict=strict))
+    sys.exit(_lines(output, lambda: format_from_file(file, options, strict=strict)))
 
 
 @storage.command("info")
 @click.option(
     "-c", "--config", "file", required=True, type=click.Path(path_type=Path), help="Path of the server.properties file."
 )
-def info(file: Path) -> None:
+@_output
+def info(file: Path, output: str) -> None:
     """Show whether the log directories of a server.properties file are formatted, and for which cluster."""
     from ottla.server.formatting.format_command import info_from_file
 
-    sys.exit(info_from_file(file))
+    sys.exit(_lines(output, lambda: info_from_file(file)))
+
+
+def _lines(output: str, command: Callable[[], int]) -> int:
+    """The exit code. In JSON the lines are those that Kafka's storage tool prints."""
+    if output == "table":
+        return command()
+    from ottla.cli.terminal.output import show_tree
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = command()
+    show_tree({"exit_code": code, "lines": printed.getvalue().splitlines()}, output)
+    return code

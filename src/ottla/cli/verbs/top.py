@@ -13,6 +13,7 @@ from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.table import Table
 
     from ottla.cli.options.profiles import Profile
     from ottla.console.cluster.history import History
@@ -64,21 +65,33 @@ def top(where: Profile, every: float, count: int, all_groups: bool) -> None:  # 
         sys.exit(1)
 
 
+def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    """On a narrow terminal the texts are folded; numbers stay whole."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
 def screen(snapshot: ClusterSnapshot, history: History) -> Group:
     from rich.console import Group
     from rich.markup import escape
-    from rich.table import Table
 
     from ottla.console.render import count as number
     from ottla.console.render import size, span
 
-    brokers = Table("broker", "address", "leads", "holds", "size", "disk free", title="Brokers", title_justify="left")
+    brokers = _table("Brokers", ("broker", "address"), ("leads", "holds", "size", "disk free"))
     for row in snapshot.brokers:
         role = f"{row.id} *" if row.id == snapshot.controller_id else str(row.id)
         brokers.add_row(
             role, f"{row.host}:{row.port}", str(row.leaders), str(row.replicas), size(row.size), size(row.disk_free)
         )
-    topics = Table("topic", "partitions", "records", "records/s", "size", "state", title="Topics", title_justify="left")
+    topics = _table("Topics", ("topic", "state"), ("parts", "records", "records/s", "size"))
     rated = sorted(
         (((history.written_by_topic[t.name].rate() or 0.0) if t.name in history.written_by_topic else 0.0), t.name)
         for t in snapshot.topics.values()
@@ -87,8 +100,8 @@ def screen(snapshot: ClusterSnapshot, history: History) -> Group:
     for rate, name in rated[:10]:
         topic = snapshot.topics[name]
         state = "no leader" if topic.leaderless else "under-replicated" if topic.under_replicated else "well"
-        topics.add_row(name, str(len(topic.partitions)), number(topic.records), number(rate), size(topic.size), state)
-    groups = Table("group", "kind", "state", "lag", "behind by", title="Groups", title_justify="left")
+        topics.add_row(name, state, str(len(topic.partitions)), number(topic.records), number(rate), size(topic.size))
+    groups = _table("Groups", ("group", "kind", "state"), ("lag", "behind by"))
     lags = sorted(((lag, name) for name, lag in history.lags(snapshot).items()), key=lambda p: -p[0].records)
     for lag, name in lags[:10]:
         group = snapshot.groups[name]

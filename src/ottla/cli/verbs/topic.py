@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.options.completions import topic_names
 from ottla.cli.options.connecting import connected
 from ottla.cli.verbs.forget import forget
 from ottla.model.marker_groups import MARKER_TOPIC
@@ -66,7 +67,7 @@ def list_(target: Target, internal: bool) -> None:  # noqa: FBT001 - click passe
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @connected
 def describe(target: Target, name: str) -> None:
     """Show the partitions of a topic, their sizes, and the settings that differ from the defaults."""
@@ -135,6 +136,7 @@ def create(
     Recommended names (checked with --check-name, or by the profile's rule):
       <message type>.<dataset>.<data name>.<format>, such as user.shop.orders.avro
     """
+    from ottla.cli.terminal.output import report
     from ottla.client.topics import create_topic
     from ottla.model.topic_names import has_collision_chars
 
@@ -150,7 +152,11 @@ def create(
         copies = replicas or advised_replication(brokers)
         create_topic(cluster, name, partitions=chosen, replication_factor=copies, configs=pairs)
     why = "" if partitions and replicas else f"  (advised for {brokers} broker{'s' if brokers > 1 else ''})"
-    click.echo(f"created {name}: {chosen} partitions, {copies} replica{'s' if copies > 1 else ''}{why}")
+    report(
+        f"created {name}: {chosen} partitions, {copies} replica{'s' if copies > 1 else ''}{why}",
+        target.output,
+        {"topic": name, "partitions": chosen, "replicas": copies},
+    )
     if brokers < 3:
         click.echo("note: with fewer than 3 brokers the loss of one disk can lose records", err=True)
     if has_collision_chars(name) and "." in name and "_" in name:
@@ -165,7 +171,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100_000),
@@ -181,6 +187,7 @@ def _pair(text: str) -> tuple[str, str]:
 @connected
 def alter(target: Target, name: str, partitions: int | None, configs: tuple[str, ...]) -> None:
     """Add partitions, or change settings of a topic."""
+    from ottla.cli.terminal.output import report
     from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, alter_configs
     from ottla.client.topics import create_partitions
 
@@ -193,23 +200,27 @@ def alter(target: Target, name: str, partitions: int | None, configs: tuple[str,
             alter_configs(cluster, ConfigResourceType.TOPIC, name, changes)
         if partitions is not None:
             create_partitions(cluster, name, partitions, None)
-    click.echo(f"changed {name}")
+    report(f"changed {name}", target.output, {"topic": name, "partitions": partitions, "configs": list(configs)})
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", shell_complete=topic_names, nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @connected
 def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:  # noqa: FBT001 - click passes flags so
     """Delete topics and their records."""
+    from ottla.cli.terminal.output import show_tree
     from ottla.client.topics import delete_topic
 
     if not yes:
-        click.confirm(f"delete {', '.join(names)} and all records?", abort=True)
+        click.confirm(f"delete {', '.join(names)} and all records?", abort=True, err=True)
     with target.cluster() as cluster:
         for name in names:
             delete_topic(cluster, name)
-            click.echo(f"deleted {name}")
+            if target.output == "table":
+                click.echo(f"deleted {name}")
+    if target.output != "table":
+        show_tree({"deleted": list(names)}, target.output)
 
 
 topic.add_command(forget)

@@ -79,8 +79,9 @@ def describe(target: Target, transactional_id: str) -> None:
 @connected
 def terminate(target: Target, transactional_id: str) -> None:
     """Abort the open transaction of a transactional id, and fence its producer."""
+    from ottla.cli.terminal.output import report
     from ottla.client.transactions import terminate_transaction
 
     with target.cluster() as cluster:
         terminate_transaction(cluster, transactional_id)
-    click.echo(f"{transactional_id}: aborted and fenced")
+    report(f"{transactional_id}: aborted and fenced", target.output, {"id": transactional_id, "state": "aborted"})

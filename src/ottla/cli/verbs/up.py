@@ -32,6 +32,8 @@ MAX_PORT = 65_533
 @click.option("--registry-port", type=PORT, default=8081, show_default=True, help="Port of the schema registry.")
 @click.option("--console/--no-console", default=True, show_default=True, help="Start the web console too.")
 @click.option("--console-port", type=PORT, default=8080, show_default=True, help="Port of the web console.")
+@click.option("--secure", is_flag=True, help="TLS, logins and access rules, for a new directory and one node: "
+              "prints settings for clients.")  # fmt: skip
 @click.option("--ephemeral", is_flag=True,
               help="Use a temporary directory and free ports; stop when the standard input closes, and remove the directory.")  # fmt: skip
 @click.option("--print-json", is_flag=True,
@@ -47,6 +49,7 @@ def up(
     registry_port: int,
     console: bool,
     console_port: int,
+    secure: bool,
     ephemeral: bool,
     print_json: bool,
     allow_open: bool,
@@ -58,6 +61,7 @@ def up(
       ottla up
       ottla up --dir /var/lib/ottla --port 19092
       ottla up --nodes 3
+      ottla up --secure
       ottla up --ephemeral --print-json
     """
     refuse_together(
@@ -72,19 +76,20 @@ def up(
         "registry_port": registry_port if registry else None,
         "console_port": console_port if console else None,
     }
+    refuse_together("--secure", secure, "--nodes", nodes if nodes > 1 else None, "a secure log has one node")
     if nodes > 1:
         from ottla.server.up.cluster import up_cluster
 
         sys.exit(up_cluster(directory, host, port, nodes, allow_open=allow_open, **beside))
     from ottla.server.up.single import up as start
 
-    sys.exit(start(directory, host, port, allow_open=allow_open, **beside))
+    sys.exit(start(directory, host, port, allow_open=allow_open, secure=secure, **beside))
 
 
 def _up_ephemeral(nodes: int, *, registry: bool, console: bool, print_json: bool) -> NoReturn:
     from ottla.server.up.ephemeral import up_ephemeral
 
-    for name in ("directory", "host", "port", "registry_port", "console_port", "allow_open"):
+    for name in ("directory", "host", "port", "registry_port", "console_port", "secure", "allow_open"):
         if is_set(name):
             option = "--dir" if name == "directory" else f"--{name.replace('_', '-')}"
             raise click.UsageError(f"--ephemeral and {option} cannot be combined")

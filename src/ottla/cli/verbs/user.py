@@ -71,24 +71,29 @@ def add(target: Target, name: str, mechanism: str | None, iterations: int, passw
     """Create a user, or change the password of a user, and check that the user can log in."""
     from ottla.cli.kafka.configs_quotas import alter_scram
     from ottla.cli.options.reachability import logs_in
+    from ottla.cli.terminal.output import report
 
     with target.cluster() as cluster:
         accepted = _accepted_mechanisms(cluster)
         chosen = mechanism or max((word for word in MECHANISMS if word in accepted), default=MECHANISMS[-1])
         alter_scram(cluster, name, {chosen: f"iterations={iterations},password={password}"}, ())
+    tried = False
     if accepted and chosen not in accepted:
-        click.echo(
+        words = (
             f"stored {chosen} for {name}; the brokers accept {', '.join(sorted(accepted))} only, so {name} cannot log in "
-            f"yet: add {chosen} to sasl.enabled.mechanisms of a listener",
-            err=True,
+            f"yet: add {chosen} to sasl.enabled.mechanisms of a listener"
         )
+        click.echo(words, err=True)
+        if target.output == "table":
+            return
     elif logs_in(target.profile):
         if _accepts_password(target.profile, name, chosen, password):
-            click.echo(f"{name} can log in with {chosen}")
+            words, tried = f"{name} can log in with {chosen}", True
         else:
-            click.echo(f"stored {chosen} for {name} (not tried: this listener does not offer {chosen})")
+            words = f"stored {chosen} for {name} (not tried: this listener does not offer {chosen})"
     else:
-        click.echo(f"stored {chosen} for {name} (not tried: this connection has no login)")
+        words = f"stored {chosen} for {name} (not tried: this connection has no login)"
+    report(words, target.output, {"user": name, "mechanism": chosen, "tried": tried})
 
 
 def _accepted_mechanisms(cluster: Cluster) -> set[str]:
@@ -151,7 +156,8 @@ def _quoted(text: str) -> str:
 def remove(target: Target, name: str, mechanism: str) -> None:
     """Delete a credential of a user."""
     from ottla.cli.kafka.configs_quotas import alter_scram
+    from ottla.cli.terminal.output import report
 
     with target.cluster() as cluster:
         alter_scram(cluster, name, {}, (mechanism,))
-    click.echo(f"{name} can no longer log in with {mechanism}")
+    report(f"{name} can no longer log in with {mechanism}", target.output, {"user": name, "removed": mechanism})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,8 @@ class Work:
     version: int
     note: Mapping[str, str] = field(default_factory=dict)
     """Kept beside the rows where the sink can: for instance the offsets that they are true at."""
+    is_marked: bool = True
+    """False for a single write, which nobody repeats under its name: the table keeps no version of it."""
 
 
 class TableSink(Protocol):
@@ -29,14 +31,6 @@ class TableSink(Protocol):
         """All rows, or none when it raises. False when this work (or a later one) was already there."""
 
     def close(self) -> None: ...
-
-
-def need_extra(package: str) -> None:
-    """For a sink whose library does not come with Ottla alone."""
-    from importlib.util import find_spec
-
-    if find_spec(package) is None:
-        raise UserError(f"{package} is missing: pip install 'ottla[spark]'")
 
 
 def without_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -57,6 +51,19 @@ def last_of_each(rows: pa.Table, keys: list[str]) -> pa.Table:
     numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by(keys).aggregate([("__row", "max")]).column("__row_max")
     return rows.take(last.combine_chunks().sort())
+
+
+def null_key_error(table: str, keys: Sequence[str]) -> UserError:
+    """Null equals nothing: an upsert would insert such a row again with each batch."""
+    return UserError(
+        f"a row of {table} has no value in its key ({', '.join(keys)}): leave such rows out, or give them one with coalesce"
+    )
+
+
+def refuse_null_keys(rows: pa.Table, keys: Sequence[str], table: str) -> None:
+    """UserError for a row that an upsert could not find again."""
+    if any(rows.column(key).null_count for key in keys if key in rows.column_names):
+        raise null_key_error(table, keys)
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:

@@ -10,8 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import locate
-from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.base import (
+    DELETED,
+    Work,
+    last_of_each,
+    of_known_types,
+    refuse_null_keys,
+    without_deleted,
+)
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
+
+_NEWEST_COMMITS = 20
 
 
 class DeltaSink:
@@ -25,7 +35,7 @@ class DeltaSink:
         partition_by: Sequence[str] = (),
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        need_extra("deltalake")
+        require("a Delta table", "deltalake")
         location = locate(uri)
         self.uri = location.uri
         self._keys = list(keys)
@@ -36,6 +46,7 @@ class DeltaSink:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
+        refuse_null_keys(rows, self._keys, f"the Delta table {self.uri}")
         there = DeltaTable.is_deltatable(self.uri, storage_options=self._storage_options)
         table = DeltaTable(self.uri, storage_options=self._storage_options) if there else None
         if table is not None:
@@ -48,7 +59,8 @@ class DeltaSink:
         else:
             rows = of_known_types(rows)
         properties = CommitProperties(
-            app_transactions=[Transaction(work.application, work.version)], custom_metadata=dict(work.note)
+            app_transactions=[Transaction(work.application, work.version)] if work.is_marked else None,
+            custom_metadata=dict(work.note),
         )
         try:
             if table is None or not self._keys:
@@ -127,8 +139,8 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple[pa.Table, dict[str, str]]:
-    """The table as it is now, and what its last commit noted (the offsets it is true at)."""
-    need_extra("deltalake")
+    """The table as it is now, and what the last commit of these rows noted (the offsets they are true at)."""
+    require("a Delta table", "deltalake")
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
@@ -137,8 +149,19 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
         table = DeltaTable(location.uri, storage_options={**location.storage_options(), **(storage_options or {})})
     except TableNotFoundError:
         raise UserError(f"there is no Delta table at {uri}") from None
-    notes = next((notes for notes in map(_notes, table.history()) if notes), {})
-    return table.to_pyarrow_table(), notes
+    return table.to_pyarrow_table(), _notes_of(table)
+
+
+def _notes_of(table: Any) -> dict[str, str]:
+    """Of the newest commit with notes in this version of the table. The history is read from the log, which a writer may
+    have extended since the table was opened."""
+    version = table.version()
+    for limit in (_NEWEST_COMMITS, None):
+        for commit in table.history(limit):
+            notes = _notes(commit) if commit["version"] <= version else {}
+            if notes:
+                return notes
+    return {}
 
 
 def _notes(commit: Mapping[str, Any]) -> dict[str, str]:

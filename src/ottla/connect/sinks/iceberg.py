@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import locate
-from ottla.connect.sinks.base import Work, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.base import Work, of_known_types, without_deleted
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 
 COMMIT_TRIES = 20
@@ -30,7 +31,7 @@ def pause(number: int) -> None:
 
 class IcebergSink:
     def __init__(self, catalog_uri: str, warehouse: str, table: str) -> None:
-        need_extra("pyiceberg")
+        require("an Iceberg table", "pyiceberg")
         from pyiceberg.catalog.sql import SqlCatalog
 
         namespace, _, name = table.rpartition(".")

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from ottla.connect.config import need
 from ottla.connect.databases import (
+    check_names,
     connect_sql,
     database_errors,
     quoted_table,
     reason_of,
     transaction,
 )
-from ottla.connect.sinks.base import DELETED, Work
+from ottla.connect.sinks.base import DELETED, Work, refuse_null_keys
 from ottla.connect.sinks.sql_merge import Merge, add_columns, staged_rows
 from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
 from ottla.model.user_error import UserError
@@ -66,6 +67,9 @@ class SqlSink:
         self._connection, self._dialect = connect_sql(uri)
 
     def put(self, rows: pa.Table, work: Work) -> bool:
+        check_names(self._dialect, self._table, rows.column_names)
+        if self._mode == "upsert":
+            refuse_null_keys(rows, self._keys, f"the table {self._table}")
         try:
             self._create_progress()
             with self._transaction() as cursor:

@@ -32,6 +32,10 @@ def take_version(cursor: Any, dialect: Dialect, work: Work) -> bool:
     return bool(cursor.fetchall())
 
 
+def forget(cursor: Any, dialect: Dialect, application: str) -> None:
+    cursor.execute(f"delete from {PROGRESS} where application = {dialect.bound(1)}", (application,))  # noqa: S608 - a constant name
+
+
 def reached_version(cursor: Any, dialect: Dialect, application: str) -> int | None:
     cursor.execute(
         f"select version from {PROGRESS} where application = {dialect.bound(1)}",  # noqa: S608 - a constant name

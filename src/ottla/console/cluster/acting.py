@@ -75,7 +75,7 @@ class Acting:
         return self.gateway.settings
 
     async def look(self, max_age_s: float) -> ClusterSnapshot:
-        """Never older than `max_age_s`: what the cluster has forbidden since is not shown."""
+        """A snapshot that is at most `max_age_s` old, so that the page does not show what the cluster has forbidden since."""
         async with self._looking:
             if self._snapshot is None or time.monotonic() - self._seen_at > max_age_s:
                 self._snapshot = await self.gateway.ask(lambda cluster: collect(cluster, self._unread))

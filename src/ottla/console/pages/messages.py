@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ottla.console.errors import ConsoleError
+from ottla.console.errors import ConsoleError, require_here
 from ottla.console.messages.browse import Place, browse
 from ottla.console.messages.decode import FORMATS, Decoder
 from ottla.console.messages.export import MEDIA_TYPES, WRITERS, records
@@ -98,6 +98,8 @@ async def export(request: Request) -> Response:
     kind = parameters.get("format") or "jsonl"
     if kind not in WRITERS:
         raise ConsoleError(f"{kind!r} is not an export format; use one of {', '.join(WRITERS)}")
+    if kind == "parquet":
+        require_here("an export to Parquet", "pyarrow")
     place, message_filter = place_of(parameters), filter_of(parameters)
     if place.begin == "newest":
         place = Place(begin="oldest", partitions=place.partitions)

@@ -7,6 +7,7 @@
 3. `commit` runs on the driver with the messages of the attempts that Spark chose. Rows and marker become visible together. A
    version that is there already changes nothing.
 4. `sweep` removes what attempts staged that no commit names: the losers of speculation, and drivers that died.
+5. A work that is not marked is a single write: the table keeps no version of the work. Its driver sweeps after the commit.
 
 An output holds values only and opens its connections where it works: Spark pickles it to the workers. `prepare`,
 `commit` and `sweep` run in different processes of the driver. Each output has a function
@@ -39,6 +40,8 @@ class TaskAttempt:
     """Spark's task attempt id, which no other attempt of this driver has."""
     note: Mapping[str, str] = field(default_factory=dict)
     """That of the work, for outputs whose task commits by itself."""
+    is_marked: bool = True
+    """The same of the work."""
 
     @property
     def name(self) -> str:
@@ -47,7 +50,7 @@ class TaskAttempt:
 
     @property
     def work(self) -> Work:
-        return Work(application=self.application, version=self.version, note=self.note)
+        return Work(application=self.application, version=self.version, note=self.note, is_marked=self.is_marked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,4 +81,5 @@ class TableOutput(Protocol):
 
         An attempt at a version that is not committed may belong to a driver that still commits: it stays, until some driver
         has committed that version. Only a write that failed names its `job`, whose attempts at this version go too.
+        A single write is swept after its commit, by the object that committed, or with its `job` after a failure.
         """

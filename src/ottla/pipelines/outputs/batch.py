@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from ottla.connect.databases import dialect_of
 from ottla.connect.locations import absolute
 from ottla.connect.sinks.base import DELETED, Work
 from ottla.model.user_error import UserError
@@ -62,10 +61,8 @@ def check_table(frame: DataFrame, port: Port, *, overwrite: bool) -> None:
             raise UserError(f"the column {column.name!r} has no type, only null: cast it, such as cast(null as string)")
     if isinstance(port, Delta | Files) and set(port.partition_by) >= set(schema.names) - {DELETED}:
         raise UserError(f"{port.node} needs a column beside those of partition_by")
-    if isinstance(port, Files):
+    if isinstance(port, Files | SqlTable):
         output.check(schema)
-    if isinstance(port, SqlTable):
-        dialect_of(output.uri)
 
 
 def write_format(

@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import Location, locate
-from ottla.connect.sinks.base import DELETED, Work, need_extra, of_known_types
+from ottla.connect.sinks.base import DELETED, Work, of_known_types
 from ottla.connect.sinks.delta import DeltaSink, check_kinds
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -72,7 +73,7 @@ class DeltaOutput:
         upsert_bytes: int = UPSERT_BYTES,
         evolve: bool = False,
     ) -> None:
-        need_extra("deltalake")
+        require("a Delta table", "deltalake")
         self._location = location
         self._keys, self._partition_by, self._overwrite = list(keys), list(partition_by), overwrite
         self._upsert_bytes, self._evolve = upsert_bytes, evolve
@@ -163,6 +164,8 @@ class DeltaOutput:
 
         A merge that changed nothing (an empty batch) has made no commit: it gets its marker here.
         """
+        if self._keys and not work.is_marked:
+            return True
         for _ in range(COMMIT_TRIES):
             table = self._table()
             last = None if table is None else table.transaction_version(work.application)
@@ -180,7 +183,7 @@ class DeltaOutput:
         actions = [action for rows in staged if isinstance(rows, StagedFiles) for action in rows.files]
         attempts = " ".join(rows.attempt for rows in staged if isinstance(rows, StagedFiles) and rows.files)
         properties = CommitProperties(
-            app_transactions=[Transaction(work.application, work.version)],
+            app_transactions=[Transaction(work.application, work.version)] if work.is_marked else None,
             custom_metadata={
                 **work.note,
                 VERSION: f"{work.application} {work.version}",
@@ -216,7 +219,7 @@ class DeltaOutput:
 
     def sweep(self, work: Work, job: str | None = None) -> None:
         store, root = self._location.file_system()
-        last = self.reached(work.application)
+        last = self.reached(work.application) if work.is_marked or job is not None else work.version
         if job is not None and (last is None or last < work.version):
             remove_files(store, f"{root}/{_batch_folder(work.application, work.version)}", of_job=job)
         kept = None if last is None else self._commit_of(work.application, last).get(ATTEMPTS)

@@ -3,6 +3,7 @@
     TABLE/[COLUMN=VALUE/]APPLICATION-VERSION-TASK-N.parquet   what readers see, in Hive's folders
     TABLE/_ottla/APPLICATION.json                             the last commit: its version and the files that it moves
     TABLE/_ottla/APPLICATION.moved                            the last version whose files are all at their places
+    TABLE/_ottla/single-writes.json                           the columns of all writes without an application
     TABLE/_ottla/staged/APPLICATION/VERSION/                  what attempts wrote
 
 The driver writes the commit object, and from then on the batch is there. It moves the staged files to their places
@@ -16,13 +17,12 @@ versions wrote one file for each batch and folder, `APPLICATION-VERSION.parquet`
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -46,10 +46,12 @@ from ottla.pipelines.outputs.data_files import (
     words,
 )
 from ottla.pipelines.outputs.evolution import EVOLVE, refused_columns
+from ottla.pipelines.outputs.files_commit import FilesCommit, StagedFile
 from ottla.system.files import sync_folders, sync_path
 
 HIDDEN = "_ottla"
-_FORMAT = 1
+SINGLE_WRITES = "single-writes"
+"""In the place of an application: the columns of all writes without txnAppId."""
 _MOVES_AT_ONCE = 16
 _LOOKS = 10
 
@@ -69,54 +71,6 @@ def make(options: Mapping[str, str], *, overwrite: bool) -> FilesOutput:
         overwrite=overwrite,
         evolve=boolean(options, EVOLVE, default=False),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedFile:
-    name: str
-    """Below the folder of the application's staged files."""
-    path: str
-    """Where readers see it, below the table."""
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesCommit:
-    """The commit object of an application."""
-
-    version: int
-    files: tuple[StagedFile, ...]
-    removed: tuple[str, ...]
-    note: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """The type of each column, as Arrow names it; commits of earlier versions have none."""
-
-    def to_json(self) -> bytes:
-        files = [{"name": entry.name, "path": entry.path, "rows": entry.rows} for entry in self.files]
-        content = {
-            "format": _FORMAT,
-            "version": self.version,
-            "files": files,
-            "removed": self.removed,
-            "note": self.note,
-            "columns": self.columns,
-        }
-        return json.dumps(content).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, path: str) -> FilesCommit:
-        content = json.loads(data)
-        if content["format"] != _FORMAT:
-            raise UserError(
-                f"{path} has format {content['format']}, this version of Ottla reads {_FORMAT}: upgrade Ottla"
-            )
-        return cls(
-            version=content["version"],
-            files=tuple(StagedFile(**entry) for entry in content["files"]),
-            removed=tuple(content["removed"]),
-            note=content["note"],
-            columns=content.get("columns", {}),
-        )
 
 
 class FilesOutput:
@@ -217,6 +171,8 @@ class FilesOutput:
                 raise UserError(f"staged files of {self._location.text} are gone: run the batch again")
             _write_whole(store, _commit_path(root, work.application), commit.to_json())
             self._finish(work.application, commit, is_new=True)
+            if not work.is_marked:
+                self._forget(work.application, columns)
         except OSError as problem:
             raise UserError(f"{self._location.text} was not written: {plain_line(problem)}") from problem
         return True
@@ -235,6 +191,20 @@ class FilesOutput:
                 f"{lost[0]}: restore them, or write {commit.version} into {path} if a reader has taken them away"
             )
         _write_whole(store, path, str(commit.version).encode())
+
+    def _forget(self, application: str, columns: Mapping[str, str]) -> None:
+        """Keeps the columns of a single write, in one object for all of them, and nothing else."""
+        store, root = self._location.file_system()
+        before = self._last_commit(SINGLE_WRITES)
+        if before is not None and not self._overwrite:
+            columns = {**before.columns, **columns}
+        kept = FilesCommit(version=0, files=(), removed=(), columns=columns)
+        _write_whole(store, _commit_path(root, SINGLE_WRITES), kept.to_json())
+        for path in (_commit_path(root, application), _moved_path(root, application)):
+            store.delete_file(path)
+        folder = _staged_folder(root, application)
+        with suppress(FileNotFoundError):  # every attempt was without rows
+            store.delete_dir(folder)
 
     def _replaced(self, work: Work, *, is_first: bool) -> tuple[str, ...]:
         """Files that this commit takes out of sight: all of them, or those of this batch that an earlier version wrote."""

@@ -18,9 +18,17 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.connect.locations import locate
-from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
+from ottla.connect.sinks.base import (
+    DELETED,
+    Work,
+    last_of_each,
+    of_known_types,
+    refuse_null_keys,
+    without_deleted,
+)
 from ottla.connect.sinks.delta import check_kinds
 from ottla.connect.sinks.iceberg import COMMIT_TRIES, pause, without_own_retry
+from ottla.model.extras import require
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -82,7 +90,7 @@ class IcebergOutput:
         upsert_bytes: int = UPSERT_BYTES,
         evolve: bool = False,
     ) -> None:
-        need_extra("pyiceberg")
+        require("an Iceberg table", "pyiceberg")
         self._name, self._catalog_properties = table, dict(catalog)
         self._keys, self._partition_by, self._overwrite = list(keys), list(partition_by), overwrite
         self._upsert_bytes, self._evolve = upsert_bytes, evolve
@@ -91,6 +99,8 @@ class IcebergOutput:
         self._metadata: Any = None
         self._io: Any = None
         """How tasks reach the table's files, with credentials that a REST catalog gave."""
+        self._committed: list[str] | None = None
+        """The attempts that the commit of this object took."""
 
     @property
     def merges_in_task(self) -> bool:
@@ -151,6 +161,7 @@ class IcebergOutput:
     def _upsert(self, batches: Iterator[pa.RecordBatch], attempt: TaskAttempt) -> StagedRows:
         need_one_task(attempt, self._name)
         rows = bounded_rows(batches, self._rows_schema, self._upsert_bytes, self._name)
+        refuse_null_keys(rows, self._keys, f"the Iceberg table {self._name}")
         kept, gone = without_deleted(last_of_each(rows, self._keys))
         kept = pa.concat_tables(
             [stored_rows(part, self._schema) for part in kept.to_batches()] or [self._schema.empty_table()]
@@ -170,6 +181,8 @@ class IcebergOutput:
 
     def commit(self, staged: Sequence[StagedRows], work: Work) -> bool:
         files = [file for part in staged if isinstance(part, StagedFiles) for file in part.files]
+        if self._keys and not work.is_marked:
+            return True
         if self._keys:
             last = self.reached(work.application)
             if last is None or last < work.version:
@@ -186,7 +199,8 @@ class IcebergOutput:
                     for file in files:
                         append.append_data_file(file)
 
-        return self._change(work, [part.attempt for part in staged if part.rows], change)
+        self._committed = [part.attempt for part in staged if part.rows]
+        return self._change(work, self._committed, change)
 
     def _change(self, work: Work, attempts: Sequence[str], change: Any, rows: int | None = None) -> bool:
         """One commit. When others were faster the table is looked at again: pyiceberg's own retry would not see the marker."""
@@ -205,7 +219,8 @@ class IcebergOutput:
                 }
                 try:
                     with table.transaction() as transaction:
-                        transaction.set_properties(marker)
+                        if work.is_marked:
+                            transaction.set_properties(marker)
                         change(transaction, dict(work.note))
                 except CommitFailedException:
                     pause(number)
@@ -214,6 +229,10 @@ class IcebergOutput:
         raise UserError(f"the Iceberg table {self._name} was not written: others change it all the time")
 
     def sweep(self, work: Work, job: str | None = None) -> None:
+        if not work.is_marked and job is None:
+            if self._committed is not None:
+                self._remove(work.application, work.version, keep=self._committed)
+            return
         with self._problems("cannot be read"):
             table = self._load(self._catalog())
         if table is None:

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, NullType, StructField, StructType
 
 from ottla.connect.locations import locate
-from ottla.connect.sinks.base import DELETED, Work
+from ottla.connect.sinks.base import DELETED, Work, null_key_error
 from ottla.pipelines.codecs import column_name
 from ottla.pipelines.ports import SPARK_CATALOG, Delta, Iceberg
 
@@ -66,6 +66,8 @@ def merge_in_spark(rows: DataFrame, target: MergeTarget, work: Work) -> None:
     """`rows` has one row for each key, and perhaps DELETED."""
     kept = rows.localCheckpoint(eager=True)
     try:
+        if has_null_keys(kept, target.keys):
+            raise null_key_error(f"the table {target.name}", target.keys)
         stored = [field for field in rows.schema if field.name != DELETED and not isinstance(field.dataType, NullType)]
         columns = StructType([StructField(field.name, field.dataType) for field in stored])
         _bring_columns(rows.sparkSession, target, columns)
@@ -75,6 +77,11 @@ def merge_in_spark(rows: DataFrame, target: MergeTarget, work: Work) -> None:
             _merge_iceberg(kept, target, work, columns.names)
     finally:
         _release(kept)
+
+
+def has_null_keys(rows: DataFrame, keys: Sequence[str]) -> bool:
+    """Runs the plan of the rows up to the first such row."""
+    return rows.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count() > 0
 
 
 def _merge_delta(rows: DataFrame, target: MergeTarget, work: Work, columns: Sequence[str]) -> None:
@@ -131,7 +138,7 @@ def merge_statement(target: MergeTarget, source: str, columns: Sequence[str], *,
 
 
 def _bring_columns(session: SparkSession, target: MergeTarget, columns: StructType) -> None:
-    """The table is there afterwards, with all columns of the rows."""
+    """Creates the table if it is missing, and adds the columns of the rows that the table lacks."""
     there = _columns_of(session, target)
     if there is None:
         empty = session.createDataFrame([], columns)

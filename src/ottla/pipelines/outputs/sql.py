@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ottla.connect.databases import (
     Dialect,
+    check_names,
     connect_sql,
     database_errors,
     dialect_of,
@@ -32,10 +33,10 @@ from ottla.connect.databases import (
     table_parts,
     transaction,
 )
-from ottla.connect.sinks.base import Work
+from ottla.connect.sinks.base import Work, refuse_null_keys
 from ottla.connect.sinks.sql import connection_url
 from ottla.connect.sinks.sql_merge import Merge, add_columns, new_columns, staged_rows, text_casts
-from ottla.connect.sinks.sql_progress import create_progress, reached_version, take_version
+from ottla.connect.sinks.sql_progress import create_progress, forget, reached_version, take_version
 from ottla.model.user_error import UserError
 from ottla.pipelines.options import boolean, whole
 from ottla.pipelines.outputs.base import StagedRows, TaskAttempt
@@ -70,11 +71,7 @@ class SqlOutput:
 
         The write to the table of progress comes first: SQLite does not wait for a lock after a read.
         """
-        missing = [key for key in self.keys if key not in schema.names]
-        if missing:
-            raise UserError(
-                f"the key {missing[0]!r} of {self.table} is not a column; there are {', '.join(schema.names)}"
-            )
+        self.check(schema)
         with self._connected("cannot be written") as (connection, dialect):
             staged = staged_rows(schema.empty_table(), dialect, self.keys)
             self.schema = staged.schema
@@ -91,6 +88,15 @@ class SqlOutput:
                 else:
                     self._merge.run_from(cursor, staged)
 
+    def check(self, schema: pa.Schema) -> None:
+        """UserError for columns that no table of the database can have; nothing is opened."""
+        check_names(dialect_of(self.uri), self.table, schema.names)
+        missing = [key for key in self.keys if key not in schema.names]
+        if missing:
+            raise UserError(
+                f"the key {missing[0]!r} of {self.table} is not a column; there are {', '.join(schema.names)}"
+            )
+
     def reached(self, application: str) -> int | None:
         with self._connected("cannot be read") as (connection, dialect):
             create_progress(connection, dialect)
@@ -103,7 +109,7 @@ class SqlOutput:
         if first is None:
             return staged
         name = _staging_name(self._prefix(attempt.application), attempt.version, attempt.job, attempt.name)
-        rows = _Rows(first, batches, dialect_of(self.uri), self.keys)
+        rows = _Rows(first, batches, dialect_of(self.uri), self.keys, self.table)
         try:
             if rows.dialect.staging_tables:
                 with (
@@ -148,6 +154,8 @@ class SqlOutput:
                     self._merge_source(cursor, dialect, rows)
                 if dialect.staging_tables:
                     self._drop(cursor, [rows.source for rows in sources[:MOST_DROPPED]])
+                if not work.is_marked:
+                    forget(cursor, dialect, self._progress_key(work.application))
         if not dialect.staging_tables:
             _remove([rows.source for rows in sources])
         return True
@@ -165,6 +173,8 @@ class SqlOutput:
             create_progress(connection, dialect)
             with transaction(connection, dialect) as cursor:
                 committed = self._reached(cursor, dialect, work.application)
+                if not work.is_marked and job is None:
+                    committed = work.version
                 names = [name for name in self._staged_names(cursor, dialect, prefix) if is_done(name, committed)]
             if not dialect.staging_tables:
                 _remove([os.path.join(self._folder, name) for name in names])
@@ -266,12 +276,12 @@ class _Rows:
     reports such an error as its own."""
 
     def __init__(
-        self, first: pa.RecordBatch, later: Iterator[pa.RecordBatch], dialect: Dialect, keys: Sequence[str]
+        self, first: pa.RecordBatch, later: Iterator[pa.RecordBatch], dialect: Dialect, keys: Sequence[str], table: str
     ) -> None:
         self.dialect = dialect
         self.count = 0
         self.problem: Exception | None = None
-        self._first, self._later, self._keys = first, later, keys
+        self._first, self._later, self._keys, self._table = first, later, keys, table
         self._last = self._staged(first.slice(0, 0))
         self.schema: pa.Schema = self._last.schema
 
@@ -300,7 +310,9 @@ class _Rows:
             raise
 
     def _staged(self, batch: pa.RecordBatch) -> pa.Table:
-        return staged_rows(pa.Table.from_batches([batch]), self.dialect, self._keys, self.count)
+        rows = pa.Table.from_batches([batch])
+        refuse_null_keys(rows, self._keys, f"the table {self._table}")
+        return staged_rows(rows, self.dialect, self._keys, self.count)
 
 
 def make(options: Mapping[str, str], *, overwrite: bool) -> SqlOutput:

@@ -30,8 +30,14 @@ class TableWriter(DataSourceArrowWriter):
         self._output = output
         self._job = uuid.uuid4().hex[:8]
         self._is_named = work is not None
-        self._work = Work(application=f"job-{uuid.uuid4().hex}", version=0) if work is None else work
+        self._work = work or Work(application=f"job-{uuid.uuid4().hex}", version=0, is_marked=False)
         output.prepare(schema)
+        self._is_done = False
+        if self._is_named:
+            self._look_back()
+
+    def _look_back(self) -> None:
+        output = self._output
         last = output.reached(self._work.application)
         # A task that merges compares its rows with those of the commit that is there.
         merges = getattr(output, "merges_in_task", False)
@@ -132,6 +138,7 @@ def _attempt(work: Work, job: str) -> TaskAttempt:
         task=context.partitionId() if context else 0,
         attempt=context.taskAttemptId() if context else 0,
         note=work.note,
+        is_marked=work.is_marked,
     )
 
 

@@ -11,7 +11,7 @@ from ottla.registry.errors import RegistryError, not_found, schema_not_found
 from ottla.registry.http.answers import Request, RestResponse, answer
 from ottla.registry.http.subjects import text_of
 from ottla.registry.queries import page, shown
-from ottla.registry.records import AVRO, SCHEMA_TYPES, JsonObject, SchemaValue
+from ottla.registry.records import SCHEMA_TYPES, JsonObject, SchemaValue
 from ottla.registry.service import Registry
 from ottla.registry.state import guid_of
 from ottla.registry.subjects import context_of, in_context, normal, qualified
@@ -37,14 +37,7 @@ def _subject_of(request: Request) -> str | None:
 
 async def _string(registry: Registry, request: Request, value: SchemaValue) -> JsonObject:
     document: JsonObject = {"schema": await text_of(registry, request, value), "guid": guid_of(value)}
-    if value.schema_type != AVRO:
-        document["schemaType"] = value.schema_type
-    if value.references:
-        document["references"] = value.references
-    if value.metadata is not None:
-        document["metadata"] = value.metadata
-    if value.rule_set is not None:
-        document["ruleSet"] = value.rule_set
+    document |= value.optional_fields()
     if request.flag("fetchMaxId"):
         document["maxId"] = registry.state.context(context_of(value.subject)).max_id
     return document

@@ -22,7 +22,7 @@ class Sameness:
         self._verdicts: dict[_Pair, bool] = {}
 
     def holds(self, first_side: Side, second_side: Side) -> bool:
-        """Walks all that the two sides refer to; the verdict on each pair is kept."""
+        """Compares the two sides and every pair of schemas that they refer to. Stores the verdict on each pair."""
         start = (id(first_side.schema), id(second_side.schema))
         above: dict[_Pair, _Pair | None] = {start: None}
         waiting = [(first_side, second_side)]
@@ -47,7 +47,7 @@ class Sameness:
         return True
 
     def _targets(self, left: Side, right: Side) -> list[tuple[Side, Side]] | None:
-        """What the references of both lead to, pair by pair; None when the two differ."""
+        """The pairs of schemas that the references of both sides lead to; None if the constraints of the two differ."""
         if left.schema is right.schema and left.home is right.home:
             return []
         if left.draft != right.draft or self._constraints(left) != self._constraints(right):
@@ -68,7 +68,7 @@ class Sameness:
         return references
 
     def _constraints(self, side: Side) -> bytes:
-        """Of all that constrains: definitions count where something refers to them."""
+        """The digest of every keyword that constrains values. Definitions have no part: a reference leads to them."""
         cached_digest = self._tops.get(id(side.schema))
         if cached_digest is None:
             constraints = b"".join(
@@ -80,7 +80,7 @@ class Sameness:
         return cached_digest[1]
 
     def _walk(self, value: Any, side: Side) -> Iterator[Side]:
-        """In the order of the names: two that differ in their order only are the same."""
+        """The references below a value, by sorted names: schemas that differ only in the order of names are the same."""
         self._budget.spend()
         if isinstance(value, dict):
             side = side.at(value)
@@ -93,7 +93,7 @@ class Sameness:
                 yield from self._walk(inner, side)
 
     def _digest(self, value: Any) -> bytes:
-        """Of the text with its keys in order, made of the digests of the parts. (In Python 1 == True; in JSON not.)"""
+        """A digest by sorted keys, from the digests of the parts. It separates 1 from True, which are equal in Python only."""
         if not isinstance(value, dict | list):
             return repr(value).encode("utf-8", "surrogatepass")
         cached_digest = self._digests.get(id(value))

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 RETRY_MS = 50
 PRINCIPAL_VERSION = 0
-_OF_THE_QUORUM = (80, 81)
-"""AddRaftVoter and RemoveRaftVoter: the leader of the quorum answers them itself."""
 _FORWARDING = "forwarding"
 _KINDS = {
     62: "heartbeat",  # BrokerRegistration
@@ -93,10 +91,16 @@ class ActiveControllerChannel:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         while True:
-            if self._local is not None and self._is_active():
-                response = await self.decide(request, context)
-            else:
-                response = await self._ask_leader(request, context, deadline)
+            try:
+                if self._local is not None and self._is_active():
+                    decision: Any = self._local.submit(request, _controller_context(request, context))
+                    response = await decision
+                else:
+                    response = await self._ask_leader(request, context, deadline)
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                response = None
             if response is not None and (once or not _not_controller(response)):
                 return response
             if loop.time() + RETRY_MS / 1000 >= deadline:
@@ -122,20 +126,11 @@ class ActiveControllerChannel:
             return None
 
     async def decide(self, request: Any, context: RequestContext[NodePlane] | None) -> Any:
-        """Ask the controller of this process; None if it is not active any more."""
+        """The answer of this node's own controller. Raises KafkaError (NOT_CONTROLLER) while the controller is not active."""
         if self._local is None:
-            return None
-        if request.API_KEY in _OF_THE_QUORUM:
-            voters: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._local.driver.receive(request, _version(request, context), voters.set_result)
-            return await voters
-        try:
-            answer: Any = self._local.submit(request, _controller_context(request, context))
-            return await answer
-        except KafkaError as error:
-            if error.code is ErrorCode.NOT_CONTROLLER:
-                return None
-            raise
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        decision: Any = self._local.submit(request, _controller_context(request, context))
+        return await decision
 
     def _client(self, leader: ControllerAddress, kind: str) -> NodeClient:
         if leader != self._connected_to:
@@ -190,7 +185,7 @@ def _not_controller(response: Any) -> bool:
 
 
 async def _forward(client: NodeClient, request: Message, context: RequestContext[NodePlane], timeout_ms: float) -> Any:
-    """Send the request in an Envelope; None if the other node is not the controller (any more)."""
+    """Send the request in an Envelope. Raises KafkaError (NOT_CONTROLLER) if the other node is not the controller."""
     from ottla.protocol.generated.envelope_request import EnvelopeRequest
 
     version = _version(request, context)
@@ -202,10 +197,7 @@ async def _forward(client: NodeClient, request: Message, context: RequestContext
     )
     answer = await client.send(envelope, timeout_ms=timeout_ms)
     if answer.error_code:
-        code = ErrorCode(answer.error_code)
-        if code is ErrorCode.NOT_CONTROLLER:
-            return None
-        raise KafkaError(code)
+        raise KafkaError(ErrorCode(answer.error_code))
     data = answer.response_data
     position = 4
     if response_header_version(request.API_KEY, version):

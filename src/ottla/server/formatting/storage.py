@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from ottla.controller.format import FormatError, FormatRequest, format_storage
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.seams import Storage
 from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
 from ottla.model.ids import new_uuid, uuid_to_str
+from ottla.protocol.primitives import Message
 from ottla.raft.voters import VoterEndpoint
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.disk import DiskStorage
@@ -68,7 +70,9 @@ def voter_endpoints(config: BrokerConfig, ports: dict[str, int] | None = None) -
     )
 
 
-def format_standalone(config: BrokerConfig, ports: dict[str, int] | None = None) -> list[str]:
+def format_standalone(
+    config: BrokerConfig, ports: dict[str, int] | None = None, extra_records: Sequence[Message] = ()
+) -> list[str]:
     """Make `config`'s directories a new cluster of this node alone; the lines to print."""
     static = bool(config.voters)
     request = FormatRequest(
@@ -77,6 +81,7 @@ def format_standalone(config: BrokerConfig, ports: dict[str, int] | None = None)
         log_dirs=list(config.data_dirs),
         metadata_log_dir=config.metadata_log_dir,
         standalone=None if static else voter_endpoints(config, ports),
+        extra_records=extra_records,
     )
     return run_format(config, request)
 

@@ -13,11 +13,13 @@ import resource
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
 from ottla.model.peer_text import cut
 from ottla.protocol.generated.index import APIS
+from ottla.runtime.loop_watch import BOUNDS_S
 from ottla.server.monitoring.group_metrics import GROUP_METRICS, group_samples, lag_samples
 from ottla.server.monitoring.metric import Metric, Sample
 from ottla.system.processes import open_descriptors
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
     from ottla.broker.controller_server import ControllerServer
     from ottla.broker.metrics import BrokerMetrics, TopicCounts
     from ottla.runtime.listener import Listener
+    from ottla.runtime.loop_watch import LoopDelays
     from ottla.server.monitoring.group_lag import Lag
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+LOOP_DELAY = "ottla_loop_delay_seconds"
 _STARTED = time.time()
 _BREATH = 256
 """Samples between two turns of the loop."""
@@ -92,6 +96,7 @@ METRICS = (
     Metric("kafka_network_requestmetrics_requests_total", "counter", "kafka.network:type=RequestMetrics,name=RequestsPerSec", "Requests answered, by API and version."),
     Metric("kafka_network_requestmetrics_totaltimems", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Time from a request to its answer, in ms, of the latest 1024."),
     Metric("kafka_network_requestmetrics_totaltimems_count", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Requests that were timed."),
+    Metric(LOOP_DELAY, "histogram", "", "Time until the event loop answered a probe, one probe each 100 ms, in seconds."),
     Metric("ottla_connections", "gauge", "", "Open connections, by listener."),
     *GROUP_METRICS,
     Metric("ottla_master_keys_failures", "gauge", "", "Failed attempts to renew the master keys since the last success; 0 while the key source answers."),
@@ -114,6 +119,7 @@ async def expose(
     active_controller: bool,
     resident_bytes: int | None,
     lags: Iterable[Lag] = (),
+    delays: LoopDelays | None = None,
 ) -> str:
     """`resident_bytes`: the memory of the process; None if the system does not report it. Clients can cause many lags,
     so lags and the text of all samples are built in slices, with other work in between.
@@ -121,15 +127,17 @@ async def expose(
     by_name: dict[str, list[Sample]] = {}
     for sample in (*_samples(server, listeners, active=active_controller), *_process(server, resident_bytes)):
         by_name.setdefault(sample[0], []).append(sample)
+    if delays is not None:
+        by_name[LOOP_DELAY] = list(_loop_delays(delays))
     async for sample in _breathing(lag_samples(lags, server.clock.time_ms())):
         by_name.setdefault(sample[0], []).append(sample)
     lines: list[str] = []
     for name in sorted(by_name):
         metric = _BY_NAME[name]
         lines += [f"# HELP {name} {metric.doc}", f"# TYPE {name} {metric.kind}"]
-        async for _, labels, value in _breathing(by_name.pop(name)):
+        async for series, labels, value in _breathing(by_name.pop(name)):
             label_text = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-            lines.append(f"{name}{{{label_text}}} {value:.17g}" if label_text else f"{name} {value:.17g}")
+            lines.append(f"{series}{{{label_text}}} {value:.17g}" if label_text else f"{series} {value:.17g}")
     return "\n".join(lines) + "\n"
 
 
@@ -160,6 +168,15 @@ def _samples(server: Broker | ControllerServer, listeners: Iterable[Listener], *
     if renewal is not None:
         yield "ottla_master_keys_failures", {}, renewal.failures
         yield "ottla_master_keys_age_seconds", {}, renewal.age_s
+
+
+def _loop_delays(delays: LoopDelays) -> Iterator[Sample]:
+    counts = accumulate(delays.counts)
+    total = 0
+    for bound, total in zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True):
+        yield f"{LOOP_DELAY}_bucket", {"le": bound}, total
+    yield f"{LOOP_DELAY}_sum", {}, delays.total_s
+    yield f"{LOOP_DELAY}_count", {}, total
 
 
 def _topics(metrics: BrokerMetrics) -> Iterator[Sample]:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 class Metric(NamedTuple):
     name: str
     kind: str
-    """counter or gauge"""
+    """counter, gauge or histogram"""
     bean: str
     """Kafka's bean that has the same, or empty."""
     doc: str
 
 
 Sample = tuple[str, dict[str, str], float]
-"""Metric, labels, value."""
+"""Metric, or a series of a histogram (`_bucket`, `_sum`, `_count`); labels; value."""

@@ -21,6 +21,7 @@ from ottla.server.errors import StartupError
 from ottla.system.processes import resident_bytes
 
 if TYPE_CHECKING:
+    from ottla.runtime.loop_watch import LoopDelays
     from ottla.server.monitoring.group_lag import GroupLag
 
 
@@ -45,6 +46,7 @@ class Monitoring:
         is_active_controller: Callable[[], bool],
         config: BrokerConfig,
         budget: SocketBudget | None = None,
+        delays: LoopDelays | None = None,
     ) -> None:
         """Raises StartupError for a users file or a certificate that cannot be used."""
         self._told_of: Broker | ControllerServer | None = None
@@ -52,6 +54,7 @@ class Monitoring:
         self._listeners = listeners
         self._is_active_controller = is_active_controller
         self._lag: GroupLag | None = None
+        self._delays = delays
         host = config.ottla_http_listener.rpartition(":")[0]
         try:
             access = _access(config)
@@ -103,6 +106,7 @@ class Monitoring:
             active_controller=self._is_active_controller(),
             resident_bytes=await resident_bytes(),
             lags=lags,
+            delays=self._delays,
         )
         return HttpAnswer(text, CONTENT_TYPE)
 

@@ -43,6 +43,7 @@ from ottla.server.up.single import (
     registry_command,
     write_properties,
 )
+from ottla.server.up.taken_ports import free_or_none
 from ottla.system.processes import own_command
 
 MAX_CONTROLLERS = 3
@@ -102,6 +103,8 @@ def up_cluster(
     """The exit code. A port of None beside: no schema registry, no console. `greet` replaces the lines about the nodes."""
     companions = Companions() if companions is None else companions
     file, near_host = directory / "server.properties", host or DEFAULT_HOST
+    registry_port = free_or_none("the schema registry", near_host, registry_port, "registry")
+    console_port = free_or_none("the console", near_host, console_port, "console")
 
     def started(addresses: list[str]) -> None:
         if greet is None:
@@ -299,13 +302,17 @@ def _controllers_of(config: BrokerConfig) -> str:
 def _check_free(nodes: list[PlannedNode], host: str) -> None:
     """Raises StartupError for a port in use, before anything is written."""
     for node in nodes:
-        for port in (node.port, node.controller_port, node.http_port):
+        services = {"clients": node.port, "controller": node.controller_port, "metrics": node.http_port}
+        for service, port in services.items():
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind((host, port))
                 except OSError as error:
-                    raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+                    raise StartupError(
+                        f"node {node.id} cannot listen on {host}:{port} ({service}): {error.strerror}: choose another --port "
+                        "(each node uses three ports), or stop the program that has the port"
+                    ) from error
 
 
 def _text(node: PlannedNode, nodes: list[PlannedNode], voters: list[PlannedNode], host: str, controllers: str) -> str:

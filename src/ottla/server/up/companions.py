@@ -7,9 +7,10 @@ node continues. A companion reads its standard input and ends when it closes, so
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.system.processes import own_command
 
@@ -27,13 +28,17 @@ class Companions:
         """Whether no companion has ended."""
         return all(process.poll() is None for process in self._processes)
 
-    def start(self, arguments: Sequence[str]) -> None:
-        """`arguments` are those of an `ottla` command that ends with its standard input."""
+    def start(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+        """`arguments` are those of an `ottla` command that ends with its standard input; `variables` its environment's."""
         # The command is Python's own path with our arguments. In its own session a companion does not get Ctrl-C: the
         # node gets it, and stops its companions in order.
         self._processes.append(
             subprocess.Popen(  # noqa: S603 - see above
-                own_command(*arguments), stdin=subprocess.PIPE, stdout=self._output, start_new_session=True
+                own_command(*arguments),
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                start_new_session=True,
+                env={**os.environ, **(variables or {})},
             )
         )
 

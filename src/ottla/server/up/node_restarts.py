@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from ottla.connect.restarts import MAX_RESTARTS, pause_s
+from ottla.env.restarts import MAX_RESTARTS, pause_s
 
 _STEADY_S = 60.0
 """A node that ran for so long starts the count of its restarts again."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
+from ottla.protocol.primitives import Message
 from ottla.security.exposure import FLAG, SETTING, open_refusal
 from ottla.security.hosts import is_loopback
 from ottla.server.errors import StartupError
@@ -16,16 +17,21 @@ from ottla.server.formatting.storage import format_standalone, is_formatted
 from ottla.server.node import Node
 from ottla.server.run import exit_code, read_properties, run
 from ottla.server.up.companions import Companions
+from ottla.server.up.secured import LISTENERS, SecureFolder, advertised_name, refuse_open_directory
+from ottla.server.up.taken_ports import free_or_none
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only with --host
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
+OPEN_LISTENERS = """\
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{name}:{port},CONTROLLER://{name}:{controller_port}
+"""
 PROPERTIES = """\
 # Written by `ottla up`. You may change this file. The properties have Kafka's names: Apache Kafka starts with this file too.
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{name}:{port},CONTROLLER://{name}:{controller_port}
+{listeners}\
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers={name}:{controller_port}
 log.dirs={data}
@@ -48,16 +54,27 @@ def up(
     registry_port: int | None = None,
     console_port: int | None = None,
     allow_open: bool = False,
+    secure: bool = False,
     companions: Companions | None = None,
     greet: Callable[[Node], None] | None = None,
 ) -> int:
     """The exit code. A port of None beside: no schema registry, no console. `greet` replaces the lines about the node."""
+    folder = SecureFolder(directory)
+    secure_folder = folder if secure or folder.exists else None
     file = directory / "server.properties"
-    near_host = host or DEFAULT_HOST
     companions = Companions() if companions is None else companions
+    near_host = host or DEFAULT_HOST
+    registry_port = free_or_none("the schema registry", near_host, registry_port, "registry")
+    console_port = free_or_none("the console", near_host, console_port, "console")
 
     def started(node: Node) -> None:
-        (greet or _greet)(node)
+        if greet is None:
+            _greet(node, secure_folder)
+        else:
+            greet(node)
+        if secure_folder is not None:
+            _start_secured(companions, node, near_host, secure_folder, registry_port, console_port)
+            return
         if registry_port is not None:
             companions.start([*registry_command(node.bootstrap_servers, near_host, registry_port), *opened])
         if console_port is not None:
@@ -65,15 +82,41 @@ def up(
             companions.start([*console, *opened])
 
     opened = [FLAG] if allow_open else []
-    own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{near(near_host)}:{registry_port}"}
+    own = (
+        {}
+        if registry_port is None or secure_folder is not None
+        else {"ottla.schema.registry.url": f"http://{near(near_host)}:{registry_port}"}
+    )
     own |= {SETTING: "true"} if allow_open else {}
 
     def run_up() -> int:
         at = listen_address(file, host, port)
-        refuse_open(host, allow_open=allow_open)
-        return _up(file, *at, own, started, companions.stop)
+        if secure_folder is None:
+            refuse_open(host, allow_open=allow_open)
+        else:
+            refuse_open_directory(file, secure_folder)
+        return _up(file, *at, own, started, companions.stop, secure_folder)
 
     return exit_code(file, run_up)
+
+
+def _start_secured(
+    companions: Companions,
+    node: Node,
+    host: str,
+    folder: SecureFolder,
+    registry_port: int | None,
+    console_port: int | None,
+) -> None:
+    """Registry and console with TLS and a login of their own, as clients that log in."""
+    url = None if registry_port is None else f"https://{near(host)}:{registry_port}"
+    variables = folder.environment(url)
+    if registry_port is not None:
+        registry = registry_command(node.bootstrap_servers, host, registry_port)
+        companions.start([*registry, "--client-config", str(folder.librdkafka), *folder.web_options()], variables)
+    if console_port is not None:
+        console = console_command(node.bootstrap_servers, host, console_port, None)
+        companions.start([*console, "--command-config", str(folder.java), *folder.web_options()], variables)
 
 
 def refuse_open(host: str | None, *, allow_open: bool) -> None:
@@ -122,18 +165,44 @@ def _up(
     own: dict[str, str],
     started: Callable[[Node], None],
     stopping: Callable[[], None],
+    folder: SecureFolder | None = None,
 ) -> int:
     """The file's properties override those of `own`."""
     existed = file.exists()
-    text = new_properties(file.parent, host, free_ports(host, 3) if port == 0 else range(port, port + 3))
+    ports = free_ports(host, 3) if port == 0 else range(port, port + 3)
+    if folder is not None:
+        folder.prepare(advertised_name(host, WILDCARDS), _advertised(file, f"{near(host)}:{ports[0]}"))
+    text = new_properties(file.parent, host, ports, folder)
     config = load({**own, **(read_properties(file) if existed else parse_properties(text))})
     node = Node(config)
-    node.bind()
+    try:
+        node.bind()
+    except StartupError as error:
+        advice = (
+            f"change {file}" if existed else "choose another --port (the controller and the metrics use the next two)"
+        )
+        raise StartupError(f"{error}: {advice}, or stop the program that has the port") from error
     if not existed:
         write_properties(file, text)
     if not is_formatted(config):
-        format_standalone(config, node.ports)
+        format_standalone(config, node.ports, _first_records(folder))
     return run(node, started, stopping)
+
+
+def _advertised(file: Path, address: str) -> str:
+    """The brokers' address for clients: that of an existing file."""
+    if not file.exists():
+        return address
+    endpoint = load(read_properties(file)).advertised_broker_listeners[0]
+    return f"{endpoint.host or DEFAULT_HOST}:{endpoint.port}"
+
+
+def _first_records(folder: SecureFolder | None) -> list[Message]:
+    if folder is None:
+        return []
+    from ottla.server.formatting.first_users import scram_record
+
+    return [scram_record(folder.first_user())]
 
 
 def free_ports(host: str, count: int) -> list[int]:
@@ -147,15 +216,19 @@ def free_ports(host: str, count: int) -> list[int]:
             probe.close()
 
 
-def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:
+def new_properties(directory: Path, host: str, ports: Sequence[int], folder: SecureFolder | None = None) -> str:
     """`ports`: the clients', the controller's, the metrics'."""
     data = (directory / "data").absolute()
     # Clients cannot connect to 0.0.0.0: a server on every address, as in a container, advertises the machine's name.
-    name = socket.gethostname() if host in WILDCARDS else host
+    name = advertised_name(host, WILDCARDS)
     port, controller_port, http_port = ports
-    return PROPERTIES.format(
-        host=host, name=name, port=port, controller_port=controller_port, http_port=http_port, data=data
+    listeners = (OPEN_LISTENERS if folder is None else LISTENERS).format(
+        host=host, name=name, port=port, controller_port=controller_port
     )
+    text = PROPERTIES.format(
+        listeners=listeners, name=name, controller_port=controller_port, host=host, http_port=http_port, data=data
+    )
+    return text if folder is None else text + folder.properties()
 
 
 def write_properties(file: Path, text: str) -> None:
@@ -168,6 +241,8 @@ def write_properties(file: Path, text: str) -> None:
         raise StartupError(f"cannot write {file}: {error.strerror}") from error
 
 
-def _greet(node: Node) -> None:
+def _greet(node: Node, folder: SecureFolder | None) -> None:
     print(f"ottla is up at {node.bootstrap_servers} (data in {', '.join(node.config.data_dirs)})", flush=True)
+    for line in folder.greeting(node.bootstrap_servers) if folder is not None else ():
+        print(line, flush=True)
     print("Ctrl-C stops the log.", flush=True)

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat: join, stay, follow the assignment and leave, all in one request (KIP-932).
 
-Epoch 0 joins, -1 leaves. There is nothing to give up before others may have it: a new assignment counts at once.
+Epoch 0 joins, -1 leaves. A new assignment counts at once: no member has to release a partition before other members get it.
 """
 
 from __future__ import annotations

@@ -101,6 +101,11 @@ class OttlaSettings(Settings):
         "How long a busy node polls for the next small request before it sleeps.",
         undeclared=True,
     )
+    ottla_loop_stall_ms: int = setting(
+        INT, 250, between(0, 60_000),
+        "A node whose event loop serves nobody for so long logs loop.stalled with the stack; 0 switches the watch off.",
+        undeclared=True,
+    )
     ottla_traces_endpoint: str = setting(
         STRING, "", http_address,
         "OpenTelemetry collector of a span per request, as http://HOST:4318/v1/traces; empty sends none.",

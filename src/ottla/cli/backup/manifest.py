@@ -1,0 +1,103 @@
+"""The format of a backup: a manifest in JSON, and files of batches that several backups share.
+
+    backups/NAME.json                       a manifest; `complete` is false until the backup has everything
+    data/TOPIC_ID/PARTITION/FIRST-END-CHECKSUM.log   batches as brokers store them
+
+A manifest is written again after each partition. A reader of the format refuses a higher number.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ottla.model.user_error import UserError
+
+FORMAT = 1
+
+
+class BackupError(UserError):
+    """A backup cannot be made, read or restored."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SavedSegment:
+    file: str
+    first: int
+    end: int
+    size: int
+    sha256: str
+    epoch: int
+    """The leader epoch of the last batch: a log that was cut since ends before `end` in this epoch."""
+    aborted: list[list[int]] = field(default_factory=list)
+    """Producer id and first offset of the aborted transactions in the file."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SavedPartition:
+    index: int
+    start: int
+    end: int
+    segments: list[SavedSegment] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class SavedTopic:
+    name: str
+    topic_id: str
+    replicas: int
+    configs: dict[str, str]
+    partitions: list[SavedPartition] = field(default_factory=list)
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.configs.get("cleanup.policy", "")
+
+
+@dataclass(slots=True, kw_only=True)
+class Manifest:
+    name: str
+    cluster_id: str
+    complete: bool = False
+    topics: list[SavedTopic] = field(default_factory=list)
+    groups: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """Topic, partition and offset of each commit."""
+    acls: list[list[Any]] = field(default_factory=list)
+    users: list[list[Any]] = field(default_factory=list)
+    """Name and mechanism: the protocol gives no secrets."""
+
+    def to_json(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments())
+
+    def segments(self) -> list[SavedSegment]:
+        return [segment for topic in self.topics for partition in topic.partitions for segment in partition.segments]
+
+    def partition(self, topic_id: str, index: int) -> SavedPartition | None:
+        for topic in self.topics:
+            if topic.topic_id == topic_id:
+                return next((partition for partition in topic.partitions if partition.index == index), None)
+        return None
+
+
+def manifest_of(content: bytes, where: str) -> Manifest:
+    """Raises BackupError for a file that is not a manifest of this format."""
+    try:
+        tree = json.loads(content)
+        if tree.pop("format") > FORMAT:
+            raise BackupError(f"{where} has a newer format: upgrade Ottla")
+        topics = [
+            SavedTopic(**{**topic, "partitions": [_partition(partition) for partition in topic["partitions"]]})
+            for topic in tree.pop("topics")
+        ]
+        return Manifest(topics=topics, **tree)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise BackupError(f"{where} is not the manifest of a backup: {problem}") from problem
+
+
+def _partition(tree: dict[str, Any]) -> SavedPartition:
+    return SavedPartition(**{**tree, "segments": [SavedSegment(**segment) for segment in tree["segments"]]})

@@ -1,0 +1,345 @@
+"""Read-process-write: a transactional producer that sends its input's offsets with its output, and the checker.
+
+Two processes have the same transactional id and fence each other; a process may sleep in the middle of a transaction.
+What a reader with `read_committed` sees of the output, and what the group has committed of the input, must agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.model.ids import Uuid
+from ottla.protocol.generated.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from ottla.protocol.generated.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.generated.end_txn_request import EndTxnRequest
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
+from ottla.protocol.generated.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.generated.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.records import (
+    ControlType,
+    Record,
+    SimpleRecord,
+    build_batch,
+    iterate_records,
+    parse_control_key,
+    parse_header,
+)
+from ottla.runtime.node_client import NodeUnavailable
+from ottla.simulation.group_reader import REQUEST_MS, GroupWorld
+from ottla.simulation.invariants import Violation
+from ottla.simulation.records import ACKS_ALL, PRODUCE_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from ottla.model.ids import NodeId
+    from ottla.replication.fetch_session import Key
+
+INPUT, OUTPUT = "p1", "q1"
+GROUP = "processors"
+TRANSACTIONAL_ID = "processor"
+TRANSACTION_MS = 8_000
+_PRODUCE_VERSION = 11
+"""The last version before the broker adds partitions by itself."""
+_BATCH_HEADER = 61
+_FETCH_BYTES = 20_000
+_MOST_RECORDS = 6
+
+
+class Input(NamedTuple):
+    """One record of the input."""
+
+    key: Key
+    offset: int
+
+
+class Producer(NamedTuple):
+    coordinator: NodeId
+    id: int
+    epoch: int
+
+
+class Processing:
+    def __init__(self, world: GroupWorld, is_over: Callable[[], bool]) -> None:
+        self._world = world
+        self._is_over = is_over
+        self._number = 0
+        self.open: set[int] = set()
+        """Transactions that nobody has asked to commit."""
+        self.aborted: set[int] = set()
+        self.committed: dict[int, list[Input]] = {}
+        """Transactions whose commit was acknowledged."""
+        self.seen: dict[Input, int] = {}
+        """Input record -> the transaction whose output is visible."""
+        self.final: dict[Key, int] | None = None
+        """At the end: the committed offsets of the group."""
+        self._positions: dict[Key, int] = {}
+        self._sequences: dict[tuple[Producer, Key], int] = {}
+
+    def start(self) -> None:
+        spawn = self._world.clients.spawn
+        spawn(self._repeat(self._life, (0.1, 0.5)))
+        spawn(self._repeat(self._life, (2.0, 6.0)))
+        spawn(self._repeat(self._read_output, (0.3, 0.8)))
+
+    async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], pause_s: tuple[float, float]) -> None:
+        await asyncio.sleep(2)
+        while not self._is_over():
+            try:
+                await work()
+            except NodeUnavailable:
+                pass
+            await asyncio.sleep(self._world.dice.uniform(*pause_s))
+
+    # ------------------------------------------------------------------------------------------------------ processing
+
+    async def _life(self) -> None:
+        producer = await self.begin()
+        for _ in range(self._world.dice.randint(3, 25)):
+            if producer is None or self._is_over() or not await self._step(producer):
+                return
+            await asyncio.sleep(self._world.dice.uniform(0.05, 0.4))
+
+    async def begin(self) -> Producer | None:
+        """A producer that fences all earlier producers of the transactional id, and ends their transactions."""
+        coordinator = await self._coordinator(TRANSACTIONAL_ID, 1)
+        if coordinator is None:
+            return None
+        request = InitProducerIdRequest(TRANSACTIONAL_ID, TRANSACTION_MS)
+        response = await self._world.clients.ask(coordinator, request, version=4, timeout_ms=REQUEST_MS)
+        if response.error_code:
+            return None
+        return Producer(coordinator, response.producer_id, response.producer_epoch)
+
+    async def _coordinator(self, name: str, kind: int) -> NodeId | None:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
+        broker = self._world.dice.choice(self._world.clients.brokers())
+        response = await self._world.clients.ask(broker, request, timeout_ms=REQUEST_MS)
+        return None if response.coordinators[0].error_code else int(response.coordinators[0].node_id)
+
+    async def _step(self, producer: Producer) -> bool:
+        """One transaction; False if this producer cannot go on."""
+        positions = await self.offsets()
+        if not positions:
+            return True
+        inputs: list[Input] = []
+        for key in sorted(positions):
+            inputs += await self._read_input(key, positions[key])
+        outputs = self._world.keys([OUTPUT])
+        if not inputs or not outputs:
+            return True
+        self._number += 1
+        number = self._number
+        self.open.add(number)
+        return await self._transaction(producer, number, inputs, outputs)
+
+    async def _transaction(self, producer: Producer, number: int, inputs: list[Input], outputs: list[Key]) -> bool:
+        dice, ask = self._world.dice, self._world.clients.ask
+        target = dice.choice(outputs)
+        identity = (producer.id, producer.epoch)
+        topics = [AddPartitionsToTxnTopic(OUTPUT, [target[1]])]
+        added = await ask(
+            producer.coordinator, AddPartitionsToTxnRequest([], TRANSACTIONAL_ID, *identity, topics), version=3
+        )
+        if any(p.partition_error_code for t in added.results_by_topic_v3_and_below for p in t.results_by_partition):
+            return False
+        if dice.random() < 0.06:
+            await asyncio.sleep(dice.uniform(1, 4))
+        if not await self._produce(producer, number, inputs, target):
+            return False
+        sent = await ask(producer.coordinator, AddOffsetsToTxnRequest(TRANSACTIONAL_ID, *identity, GROUP), version=3)
+        if sent.error_code or not await self._send_offsets(producer, inputs):
+            return False
+        if dice.random() < 0.06:
+            await asyncio.sleep(dice.uniform(1, 4))
+        commit = dice.random() < 0.75
+        if commit:
+            self.open.discard(number)
+        request = EndTxnRequest(TRANSACTIONAL_ID, *identity, commit)
+        ended = await ask(producer.coordinator, request, version=4)
+        if ended.error_code:
+            return False
+        if commit:
+            self.committed[number] = inputs
+        else:
+            self.aborted.add(number)
+        return True
+
+    async def _produce(self, producer: Producer, number: int, inputs: list[Input], target: Key) -> bool:
+        leader = self._world.records.leader(target)
+        if leader is None:
+            return False
+        now_ms = self._world.clients.time_ms()
+        values = [b"%d %s %d %d" % (number, bytes(i.key[0]).hex().encode(), i.key[1], i.offset) for i in inputs]
+        sequence = self._sequences.get((producer, target), 0)
+        batch = build_batch(
+            [SimpleRecord(now_ms, None, value) for value in values], producer_id=producer.id,
+            producer_epoch=producer.epoch, base_sequence=sequence, transactional=True,
+        )  # fmt: skip
+        self._sequences[producer, target] = sequence + len(values)
+        data = TopicProduceData(OUTPUT, partition_data=[PartitionProduceData(target[1], bytes(batch))])
+        request = ProduceRequest(TRANSACTIONAL_ID, ACKS_ALL, PRODUCE_TIMEOUT_MS, [data])
+        response = await self._world.clients.ask(leader, request, version=_PRODUCE_VERSION)
+        return not response.responses[0].partition_responses[0].error_code
+
+    async def _send_offsets(self, producer: Producer, inputs: list[Input]) -> bool:
+        coordinator = await self._coordinator(GROUP, 0)
+        if coordinator is None:
+            return False
+        ends: dict[int, int] = {}
+        for record in inputs:
+            ends[record.key[1]] = max(ends.get(record.key[1], 0), record.offset + 1)
+        rows = [TxnOffsetCommitRequestPartition(index, offset) for index, offset in sorted(ends.items())]
+        request = TxnOffsetCommitRequest(
+            TRANSACTIONAL_ID, GROUP, producer.id, producer.epoch, topics=[TxnOffsetCommitRequestTopic(INPUT, rows)]
+        )
+        response = await self._world.clients.ask(coordinator, request, version=3)
+        return not any(row.error_code for topic in response.topics for row in topic.partitions)
+
+    async def offsets(self) -> dict[Key, int]:
+        """The committed offsets of the input; without partitions that an open transaction may change."""
+        coordinator = await self._coordinator(GROUP, 0)
+        keys = self._world.keys([INPUT])
+        if coordinator is None or not keys:
+            return {}
+        topic = OffsetFetchRequestTopics(topic_id=keys[0][0], partition_indexes=[key[1] for key in keys])
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=[topic])], require_stable=True)
+        response = await self._world.clients.ask(coordinator, request, timeout_ms=REQUEST_MS)
+        if response.groups[0].error_code or self._world.authority(GROUP) != coordinator:
+            return {}
+        rows = [(topic.topic_id, row) for topic in response.groups[0].topics for row in topic.partitions]
+        return {
+            (topic_id, row.partition_index): max(row.committed_offset, 0)
+            for topic_id, row in rows
+            if not row.error_code
+        }
+
+    async def _read_input(self, key: Key, position: int) -> list[Input]:
+        leader = self._world.records.leader(key)
+        if leader is None:
+            return []
+        request = _fetch(key, position, isolation_level=0)
+        response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
+        inputs = []
+        for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
+            for record in _records(bytes(data.records or b"")):
+                if record.offset >= position and len(inputs) < _MOST_RECORDS:
+                    inputs.append(Input(key, record.offset))
+        return inputs
+
+    # ------------------------------------------------------------------------------------------------------- the output
+
+    async def _read_output(self) -> None:
+        for key in self._world.keys([OUTPUT]):
+            await self._read(key)
+
+    async def _read(self, key: Key) -> bool:
+        """Whether the reader is at the end, and no transaction is open."""
+        leader = self._world.records.leader(key)
+        if leader is None:
+            return False
+        request = _fetch(key, self._positions.get(key, 0), isolation_level=1)
+        response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
+        at_end = False
+        for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
+            aborted = sorted((a.first_offset, a.producer_id) for a in data.aborted_transactions or ())
+            self._deliver(key, bytes(data.records or b""), aborted)
+            at_end = self._positions.get(key, 0) >= data.high_watermark
+        return at_end
+
+    def _deliver(self, key: Key, data: bytes, aborted: list[tuple[int, int]]) -> None:
+        """As a consumer with `read_committed` does it."""
+        at, aborting = 0, set[int]()
+        while at + _BATCH_HEADER <= len(data):
+            header = parse_header(data, at)
+            if at + header.size > len(data):
+                return
+            while aborted and aborted[0][0] <= header.last_offset:
+                aborting.add(aborted.pop(0)[1])
+            if header.is_control:
+                record = next(iterate_records(data, at))
+                if parse_control_key(record.key)[1] == ControlType.ABORT:
+                    aborting.discard(header.producer_id)
+            elif header.base_offset >= self._positions.get(key, 0) and header.producer_id not in aborting:
+                for record in iterate_records(data, at):
+                    self._saw(bytes(record.value or b""))
+            self._positions[key] = max(self._positions.get(key, 0), header.next_offset)
+            at += header.size
+
+    def _saw(self, value: bytes) -> None:
+        number_text, topic_id, index, offset = value.split()
+        number = int(number_text)
+        record = Input((Uuid(bytes.fromhex(topic_id.decode())), int(index)), int(offset))
+        where = f"{OUTPUT}: the output of transaction {number} for {INPUT}-{record.key[1]} at {record.offset}"
+        if number in self.aborted:
+            raise Violation(f"{where} is read, but the transaction was aborted")
+        if number in self.open:
+            raise Violation(f"{where} is read before the end of its transaction")
+        if record in self.seen:
+            raise Violation(f"{where} is read again: transaction {self.seen[record]} has written it")
+        self.seen[record] = number
+
+    # --------------------------------------------------------------------------------------------------------- the end
+
+    async def finish(self) -> None:
+        """End what is open, and read everything."""
+        while self.final is None:
+            try:
+                if await self.begin() is not None:
+                    keys = self._world.keys([INPUT])
+                    offsets = await self.offsets()
+                    ends = [await self._read(key) for key in self._world.keys([OUTPUT])]
+                    if set(offsets) == set(keys) and all(ends):
+                        self.final = offsets
+            except NodeUnavailable:
+                pass
+            await asyncio.sleep(0.1)
+
+    def judge(self) -> None:
+        if any(truth.unclean for truth in self._world.truths.values()):
+            return
+        if self.final is None:
+            raise Violation(
+                f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing"
+            )
+        for number, inputs in self.committed.items():
+            missing = [record for record in inputs if record not in self.seen]
+            if missing:
+                raise Violation(f"{OUTPUT}: transaction {number} was committed, and {len(missing)} records are missing")
+        for key, committed_offset in self.final.items():
+            outputs = {record.offset for record in self.seen if record.key == key}
+            torn = outputs ^ set(range(committed_offset))
+            if torn:
+                raise Violation(
+                    f"{GROUP} has committed {committed_offset} of {INPUT}-{key[1]}, but the output and this offset "
+                    f"disagree from record {min(torn)} on"
+                )
+
+
+def _fetch(key: Key, position: int, isolation_level: int) -> FetchRequest:
+    partition = FetchPartition(key[1], -1, position, -1, -1, _FETCH_BYTES)
+    return FetchRequest(
+        max_bytes=_FETCH_BYTES, min_bytes=1, max_wait_ms=0, session_epoch=-1, isolation_level=isolation_level,
+        topics=[FetchTopic(topic_id=key[0], partitions=[partition])],
+    )  # fmt: skip
+
+
+def _records(data: bytes) -> Iterator[Record]:
+    at = 0
+    while at + _BATCH_HEADER <= len(data):
+        header = parse_header(data, at)
+        if at + header.size > len(data):
+            return
+        yield from iterate_records(data, at)
+        at += header.size
