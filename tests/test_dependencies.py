@@ -20,6 +20,7 @@ HOSTED = {
     "pyspark": {"pipelines", "demo", *SPARK_FORMATS},
     "py4j": {"pipelines"},
     "pytest": {"testing"},
+    "polars": {"frames"},
     "pyarrow": ARROW,  # a core installation imports these packages only inside of `extra_needed` or behind `require`
     "numpy": {"tables"},
 }

@@ -26,7 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from struct import pack, unpack
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.testing import Broker
 
 ROUNDS = 7
 WARM_UP = 3
@@ -294,15 +297,29 @@ class Requests:
             pass
 
 
+def _plain_broker(properties: dict[str, str]) -> Broker:
+    """A broker of the test kit whose node runs on the real machine, as a node in production does."""
+    from ottla.server.machine import NodeMachine, real_machine
+    from ottla.testing.broker import Broker
+    from ottla.testing.node_thread import NodeThread
+
+    class PlainNode(NodeThread):
+        def machine(self) -> NodeMachine:
+            return real_machine()
+
+    class PlainBroker(Broker):
+        node_class = PlainNode
+
+    return PlainBroker(properties=properties)
+
+
 class Walks:
     """A node in this process, whose loop and workers are recorded, and the clients of the walks."""
 
     def __init__(self) -> None:
-        from ottla.testing import Broker
-
         self._recorder = Recorder()
         self._recorder.install()
-        self._broker = Broker(properties={"offsets.topic.num.partitions": "1", "num.partitions": "1"})
+        self._broker = _plain_broker(properties={"offsets.topic.num.partitions": "1", "num.partitions": "1"})
         self._broker.start()
         self._loop: Any = self._broker._loop  # noqa: SLF001 - the counter waits for turns of the loop
         self._client = Client(self._broker.bootstrap_servers)

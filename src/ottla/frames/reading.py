@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ottla.frames.connecting import registry_url, wire_settings
-from ottla.frames.records import Decoding, Record, TopicReader
+from ottla.frames.records import DecodedRecord, Decoding, RecordReader
 from ottla.model.extras import require
 from ottla.model.user_error import UserError
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
@@ -91,11 +91,11 @@ class TopicData:
 
         return database.from_arrow(self.to_arrow())
 
-    def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> AsyncIterator[DecodedRecord]:
         """Decoded records from `start` on, as they come. Without `end`, the iteration waits for new records for ever."""
         return self._live()
 
-    async def _live(self) -> AsyncIterator[Record]:
+    async def _live(self) -> AsyncIterator[DecodedRecord]:
         reader = await asyncio.to_thread(self._reader)
         try:
             positions = await asyncio.to_thread(self._places, reader, self._start, EARLIEST)
@@ -111,10 +111,10 @@ class TopicData:
         finally:
             await asyncio.to_thread(reader.close)
 
-    def _reader(self) -> TopicReader:
-        return TopicReader(self._settings, self.topic, Decoding(self._registry))
+    def _reader(self) -> RecordReader:
+        return RecordReader(self._settings, self.topic, Decoding(self._registry))
 
-    def _places(self, reader: TopicReader, position: Position, default: int) -> dict[int, int]:
+    def _places(self, reader: RecordReader, position: Position, default: int) -> dict[int, int]:
         """The offset of a position in each partition."""
         ends = {"earliest": EARLIEST, "latest": LATEST}
         if position is None or isinstance(position, str):
@@ -148,7 +148,7 @@ class TopicData:
             batches += read_range(self._settings, plan)
         return concatenated(batches, with_headers=True)
 
-    def _decoded(self, reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
+    def _decoded(self, reader: RecordReader, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
         rows = [_row(record) for record in reader.between(starts, ends)]
         return _table(rows, None if self._schema == "auto" else self._schema)
 
@@ -180,7 +180,7 @@ def read(
     )
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: DecodedRecord) -> dict[str, Any]:
     """The place of the record, and the fields of its value. A field with the name of a place gets the prefix `value_`."""
     row: dict[str, Any] = {
         "key": record.key,

@@ -32,7 +32,7 @@ _WAIT_MS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class DecodedRecord:
     """A record of a topic. `key` and `value` are decoded, `key_bytes` and `value_bytes` are not."""
 
     topic: str
@@ -79,7 +79,7 @@ class Decoding:
         return self._decoder
 
 
-class TopicReader:
+class RecordReader:
     """Reads a topic through the leaders of its partitions. Not for several threads at once."""
 
     def __init__(self, settings: ClientSettings, topic: str, decoding: Decoding, *, committed: bool = True) -> None:
@@ -109,7 +109,7 @@ class TopicReader:
             offsets |= self._metadata.offsets(dict.fromkeys(missing, LATEST), isolation_level=self._isolation)
         return {where.partition: offset or 0 for where, offset in offsets.items()}
 
-    def between(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[Record]:
+    def between(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[DecodedRecord]:
         """Partition after partition: the records with start <= offset < end. A deleted start means the first record."""
         first = self.offsets(EARLIEST)
         for partition in sorted(starts):
@@ -123,16 +123,16 @@ class TopicReader:
                 elif time.monotonic() > deadline:
                     raise TableError(f"{self.topic}-{partition}: nothing came at offset {position}, before {end}")
 
-    def poll(self, positions: dict[int, int]) -> list[Record]:
+    def poll(self, positions: dict[int, int]) -> list[DecodedRecord]:
         """The next records of each partition, after a wait of at most half a second; moves `positions`."""
         records, following = self._step(positions)
         positions.update(following)
         return records
 
-    def _step(self, positions: Mapping[int, int]) -> tuple[list[Record], dict[int, int]]:
+    def _step(self, positions: Mapping[int, int]) -> tuple[list[DecodedRecord], dict[int, int]]:
         """The records of one fetch from each leader, and the positions behind them."""
         following = dict(positions)
-        records: list[Record] = []
+        records: list[DecodedRecord] = []
         try:
             leaders = self._metadata.partitions([self.topic])
             places = {TopicPartition(self.topic, partition): offset for partition, offset in positions.items()}
@@ -161,7 +161,7 @@ class TopicReader:
         answer = self._metadata.connection(leader, deadline).call(request, FetchResponse, deadline, _FETCH_VERSION)
         return [row for topic in answer.responses for row in topic.partitions]
 
-    def _taken(self, data: PartitionData, following: dict[int, int]) -> list[Record]:
+    def _taken(self, data: PartitionData, following: dict[int, int]) -> list[DecodedRecord]:
         partition = data.partition_index
         position = following[partition]
         code = ErrorCode(data.error_code)
@@ -173,14 +173,14 @@ class TopicReader:
                 raise TableError(f"{self.topic}-{partition}: {code.message}")
             time.sleep(_BACKOFF_S)
             return []
-        records: list[Record] = []
+        records: list[DecodedRecord] = []
         for header, batch in _batches(data, self._isolation):
             records += [self._record(partition, record) for record in batch if record.offset >= position]
             following[partition] = max(header.next_offset, position)
         return records
 
-    def _record(self, partition: int, record: WireRecord) -> Record:
-        return Record(
+    def _record(self, partition: int, record: WireRecord) -> DecodedRecord:
+        return DecodedRecord(
             topic=self.topic,
             partition=partition,
             offset=record.offset,
@@ -193,9 +193,9 @@ class TopicReader:
         )
 
 
-def read_topic(settings: ClientSettings, topic: str, *, committed: bool, decoding: Decoding) -> list[Record]:
+def read_topic(settings: ClientSettings, topic: str, *, committed: bool, decoding: Decoding) -> list[DecodedRecord]:
     """All records from the first offset to the end at the time of the call."""
-    with TopicReader(settings, topic, decoding, committed=committed) as reader:
+    with RecordReader(settings, topic, decoding, committed=committed) as reader:
         return list(reader.between(reader.offsets(EARLIEST), reader.offsets(LATEST)))
 
 

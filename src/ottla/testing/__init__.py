@@ -12,21 +12,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.frames.records import Record
+    from ottla.frames.records import DecodedRecord
     from ottla.testing.broker import Broker
     from ottla.testing.faults import Fault
     from ottla.testing.groups import WaitError
     from ottla.testing.names import Namespace
     from ottla.testing.unittest_mixin import BrokerMixin
 
-__all__ = ["Broker", "BrokerMixin", "Fault", "Namespace", "Record", "WaitError"]
+__all__ = ["Broker", "BrokerMixin", "DecodedRecord", "Fault", "Namespace", "WaitError"]
 
 _MODULES = {
     "Broker": "ottla.testing.broker",
     "BrokerMixin": "ottla.testing.unittest_mixin",
     "Fault": "ottla.testing.faults",
     "Namespace": "ottla.testing.names",
-    "Record": "ottla.frames.records",
+    "DecodedRecord": "ottla.frames.records",
     "WaitError": "ottla.testing.groups",
 }
 

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ottla.client.cluster import Cluster
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.env.logging import configure_if_nobody_did
-from ottla.frames.records import Decoding, Record, read_topic
+from ottla.frames.records import DecodedRecord, Decoding, read_topic
 from ottla.server.run import new_event_loop
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import KIT_CLIENT
 from ottla.testing.layout import INTERNAL, LOGINS, MOST_NODES, plan
 from ottla.testing.links import Links
 from ottla.testing.names import Namespace, fresh_name
-from ottla.testing.node_faults import Faults
+from ottla.testing.node_faults import BrokerFaults
 from ottla.testing.node_thread import NodeThread
 from ottla.testing.snapshots import as_snapshot
 
@@ -53,6 +53,9 @@ class Broker:
     nothing.
     """
 
+    node_class: ClassVar[type[NodeThread]] = NodeThread
+    """What runs a node. A subclass may run nodes on a different machine."""
+
     def __init__(
         self,
         *,
@@ -76,7 +79,7 @@ class Broker:
         self.clock = BrokerClock()
         self._links = Links()
         self._nodes: dict[int, NodeThread] = {}
-        self.faults = Faults(self._nodes, self._links, seed)
+        self.faults = BrokerFaults(self._nodes, self._links, seed)
         self._registry: RegistryThread | None = None
         self._registry_url: str | None = None
         self._cluster: Cluster | None = None
@@ -167,7 +170,7 @@ class Broker:
         layout = plan(self.directory, self._count, self._auth, self._properties)
         for planned in layout.nodes:
             self._links.register(planned.node_id, planned.ports)
-            self._nodes[planned.node_id] = NodeThread(
+            self._nodes[planned.node_id] = self.node_class(
                 planned.node_id,
                 planned.properties,
                 cluster_id=layout.cluster_id,
@@ -269,7 +272,7 @@ class Broker:
         deadline = time.monotonic() + _METADATA_S
         while not all(thread.has_topic(topic) for thread in self.nodes):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not every node knows the topic {topic} after {_METADATA_S:g} s")
+                raise TimeoutError(f"the topic {topic} has not reached every node after {_METADATA_S:g} s")
             time.sleep(_LOOK_S)
 
     @contextmanager
@@ -315,11 +318,11 @@ class Broker:
         """
         self._kit_exchange().produce(topic, values, key=key, headers=headers, partition=partition)
 
-    def consume(self, topic: str, count: int, *, group: str, timeout_s: float = 30.0) -> list[Record]:
+    def consume(self, topic: str, count: int, *, group: str, timeout_s: float = 30.0) -> list[DecodedRecord]:
         """Read the next `count` records as a member of `group`, and commit. Raises WaitError if fewer records come."""
         return self._kit_exchange().consume(topic, count, group, timeout_s, self._decoding)
 
-    def records(self, topic: str, *, committed: bool = True) -> list[Record]:
+    def records(self, topic: str, *, committed: bool = True) -> list[DecodedRecord]:
         """All records of a topic, decoded. `committed=False` includes open and aborted transactions."""
         return read_topic(self._kit_settings(), topic, committed=committed, decoding=self._decoding)
 

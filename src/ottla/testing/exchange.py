@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from ottla.frames.records import Decoding, Record
+from ottla.frames.records import DecodedRecord, Decoding
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import KIT_CLIENT
 from ottla.testing.groups import WaitError
@@ -61,7 +61,7 @@ class Exchange:
         if missing:
             raise WaitError(f"{missing} of {count} records to {topic} were not acknowledged in {_FLUSH_S:g} s")
 
-    def consume(self, topic: str, count: int, group: str, timeout_s: float, decoding: Decoding) -> list[Record]:
+    def consume(self, topic: str, count: int, group: str, timeout_s: float, decoding: Decoding) -> list[DecodedRecord]:
         consumer = Consumer(
             {
                 **self._settings,
@@ -72,7 +72,7 @@ class Exchange:
             }
         )
         deadline = time.monotonic() + timeout_s
-        records: list[Record] = []
+        records: list[DecodedRecord] = []
         try:
             consumer.subscribe([topic])
             while len(records) < count:
@@ -99,8 +99,8 @@ def encoded(value: Any) -> bytes | None:
     return text.encode()
 
 
-def _record(message: Any, decoding: Decoding) -> Record:
-    return Record(
+def _record(message: Any, decoding: Decoding) -> DecodedRecord:
+    return DecodedRecord(
         topic=message.topic(),
         partition=message.partition(),
         offset=message.offset(),

@@ -21,7 +21,7 @@ class WaitError(AssertionError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLag:
+class LagReport:
     group: str
     lags: Mapping[Partition, tuple[int, ReadLag]]
     """The end offset and the lag of each partition that the group has committed or owns."""
@@ -41,7 +41,7 @@ class GroupLag:
         return f"group {self.group!r} has lag {self.records} ({self.members} members): " + "; ".join(rows)
 
 
-def group_lag(cluster: Cluster, group: str, topic: str | None = None) -> GroupLag:
+def group_lag(cluster: Cluster, group: str, topic: str | None = None) -> LagReport:
     """With `topic`, the partitions of that topic alone, also those without a commit."""
     try:
         members = describe_group(cluster, group).members
@@ -52,7 +52,7 @@ def group_lag(cluster: Cluster, group: str, topic: str | None = None) -> GroupLa
     if topic is not None:
         owned = set(leaders_of(cluster, {topic}))
         committed = {partition: offset for partition, offset in committed.items() if partition[0] == topic}
-    return GroupLag(group=group, lags=partition_lags(cluster, committed, owned), members=len(members))
+    return LagReport(group=group, lags=partition_lags(cluster, committed, owned), members=len(members))
 
 
 def wait_for_lag(cluster: Cluster, group: str, lag: int, topic: str | None, timeout_s: float) -> None:

@@ -43,7 +43,7 @@ _INTERNAL_TOPICS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedNode:
+class NodePlan:
     node_id: int
     properties: dict[str, str]
     sockets: tuple[socket.socket, ...]
@@ -53,7 +53,7 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    nodes: tuple[PlannedNode, ...]
+    nodes: tuple[NodePlan, ...]
     cluster_id: str
     """Empty for a node that is alone: the node chooses the id."""
 
@@ -78,7 +78,7 @@ def plan(directory: Path, count: int, auth: Mapping[str, str], properties: Mappi
             "log.dirs": str(directory / f"node-{node_id}"),
         }
         nodes.append(
-            PlannedNode(
+            NodePlan(
                 node_id=node_id,
                 properties={**own, **properties},
                 sockets=sockets[node_id],
@@ -88,7 +88,7 @@ def plan(directory: Path, count: int, auth: Mapping[str, str], properties: Mappi
     return Plan(nodes=tuple(nodes), cluster_id=cluster_id)
 
 
-def _alone(directory: Path, auth: Mapping[str, str], properties: Mapping[str, str]) -> PlannedNode:
+def _alone(directory: Path, auth: Mapping[str, str], properties: Mapping[str, str]) -> NodePlan:
     own = {
         **_common(auth, 1),
         "process.roles": "broker,controller",
@@ -97,7 +97,7 @@ def _alone(directory: Path, auth: Mapping[str, str], properties: Mapping[str, st
         "controller.quorum.bootstrap.servers": f"{HOST}:9093",
         "log.dirs": str(directory / "data"),
     }
-    return PlannedNode(node_id=1, properties={**own, **properties}, sockets=(), ports=())
+    return NodePlan(node_id=1, properties={**own, **properties}, sockets=(), ports=())
 
 
 def _listeners(auth: Mapping[str, str]) -> list[str]:

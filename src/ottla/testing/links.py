@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Links:
-    """Which nodes reach each other; ports tell the nodes apart."""
+    """Which nodes reach each other. A port belongs to one node."""
 
     def __init__(self) -> None:
         self._cut: set[frozenset[int]] = set()

@@ -10,7 +10,7 @@ from ottla.testing.links import Links
 from ottla.testing.node_thread import NodeThread
 
 
-class Faults(RequestFaults):
+class BrokerFaults(RequestFaults):
     """`broker.faults`. Nodes are named by their ids: 1, 2, 3."""
 
     def __init__(self, nodes: Mapping[int, NodeThread], links: Links, seed: int | None = None) -> None:

@@ -161,7 +161,7 @@ class NodeThread:
             self._stopping.set()
         try:
             config = load(self._properties, strict=True)  # a typing mistake in a test is an error, not a warning
-            node = Node(config, self._machine())
+            node = Node(config, self.machine())
             node.bind()
             if not is_formatted(config):
                 self._format(config, node)
@@ -198,7 +198,8 @@ class NodeThread:
         )
         run_format(config, request)
 
-    def _machine(self) -> NodeMachine:
+    def machine(self) -> NodeMachine:
+        """The real machine, but for the parts by which a test moves time and injects faults."""
         return replace(
             real_machine(),
             clock=self._clock,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.frames.records import Record
+from ottla.frames.records import DecodedRecord
 
 
-def as_snapshot(records: list[Record]) -> list[dict[str, Any]]:
+def as_snapshot(records: list[DecodedRecord]) -> list[dict[str, Any]]:
     """What stays the same from run to run: key, value and headers; the partition if there are several."""
     several = len({record.partition for record in records}) > 1
     rows: list[dict[str, Any]] = []
