@@ -1,7 +1,7 @@
 """Table outputs beside their peers on the same rows, and the driver's memory.
 
     python -m bench.table_outputs                       both parts, 15 minutes on a quiet machine of two cores
-    python -m bench.table_outputs --megabytes 20 --gigabytes 0.1 --rounds 1     a check of the script
+    python -m bench.table_outputs --quick               a check of the script, which measures nothing
 
 Rates: each kind of table has one Spark session, in which its writers take turns; each writes once to warm up. Delta and
 Iceberg run on PySpark 4.1.4, the newest that their jars run on, PostgreSQL and Parquet on the installed PySpark. CPU is
@@ -273,7 +273,10 @@ def main() -> None:
     parser.add_argument("--master", default="local-cluster[2,1,1536]", help="of the memory part")
     parser.add_argument("--folder", type=Path, help="for tables, with 30 GB free (default: the temporary folder)")
     parser.add_argument("--results", type=Path, help="write the figures there, as JSON")
+    parser.add_argument("--quick", action="store_true", help="20 MB a write, 0.1 GB for the memory, one round")
     asked = parser.parse_args()
+    if asked.quick:
+        asked.megabytes, asked.gigabytes, asked.rounds = 20.0, 0.1, 1
     begun, load, figures = time.monotonic(), machine.load_average(), {}
     with tempfile.TemporaryDirectory(prefix="ottla-bench-", dir=asked.folder) as place:
         for kind in asked.kinds if asked.megabytes else ():

@@ -15,7 +15,7 @@ from ottla.model.user_error import UserError
 from ottla.pipelines import session, shipping
 from ottla.pipelines.carried import carried_function, carried_processor, carried_source
 from ottla.pipelines.shipping import archive_settings
-from ottla.pipelines.submit import main, parser
+from ottla.pipelines.submit import main, parser, submitted_remote
 
 IMPORTS = """
 import sys
@@ -89,6 +89,16 @@ def test_words_of_submit(tmp_path):
     with pytest.raises(UserError, match="--conf 'x' is not NAME=VALUE"):
         main([*words, "--conf", "x"])
     assert parser().parse_args(words).once is False
+
+
+def test_the_address_of_spark_submit_remote():
+    parts = {
+        "PYSPARK_REMOTE_INIT_CONF_0": '{"spark.app.name":"p","spark.re',
+        "PYSPARK_REMOTE_INIT_CONF_1": 'mote":"sc://h:1"}',
+    }
+    assert submitted_remote({"PYSPARK_REMOTE_INIT_CONF_LEN": "2", **parts}) == "sc://h:1"
+    assert submitted_remote({"SPARK_REMOTE": "sc://h:2"}) == "sc://h:2"
+    assert submitted_remote({}) is None
 
 
 def test_an_archive_is_for_a_cluster(tmp_path):

@@ -6,9 +6,10 @@ Under spark-submit the master and all `--conf` of spark-submit hold; the words b
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.build import RunSettings
@@ -67,12 +68,20 @@ def main(words: Sequence[str] | None = None) -> None:
         source_format=options.format or ("ottla" if has_data_source() else "kafka"),
     )
     name, archive = pipelines[0].name, options.archive
-    remote = options.remote or (None if options.master else os.environ.get("SPARK_REMOTE"))  # spark-submit --remote
+    remote = options.remote or (None if options.master else submitted_remote(os.environ))
     if options.master or remote:
         session = spark(options.master, remote=remote, name=name, config=config, py_files=py_files, archive=archive)
     else:
         session = submitted_session(name, config, py_files, archive)
     run_pipelines(session, pipelines, settings, once=options.once, quiet=True)
+
+
+def submitted_remote(environment: Mapping[str, str]) -> str | None:
+    """The address of spark-submit --remote, which passes its settings as JSON in numbered parts (pyspark 4.3)."""
+    parts = range(int(environment.get("PYSPARK_REMOTE_INIT_CONF_LEN", "0")))
+    settings = json.loads("".join(environment[f"PYSPARK_REMOTE_INIT_CONF_{part}"] for part in parts) or "{}")
+    remote: str | None = settings.get("spark.remote") or environment.get("SPARK_REMOTE")
+    return remote
 
 
 def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
