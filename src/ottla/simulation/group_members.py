@@ -25,7 +25,7 @@ _LEAVE, _LEAVE_FOR_A_WHILE = -1, -2
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class ConsumerMember(GroupReader):
+class EpochReader(GroupReader):
     """One process of a consumer. `instance_id` makes it a static member."""
 
     def __init__(
@@ -164,4 +164,3 @@ def _partitions(keys: set[Key]) -> list[TopicPartitions]:
     for topic_id, index in sorted(keys):
         topics.setdefault(topic_id, []).append(index)
     return [TopicPartitions(topic_id, indexes) for topic_id, indexes in topics.items()]
-

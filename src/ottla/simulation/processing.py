@@ -7,6 +7,7 @@ What a reader with `read_committed` sees of the output, and what the group has c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,10 +97,8 @@ class Processing:
     async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], pause_s: tuple[float, float]) -> None:
         await asyncio.sleep(2)
         while not self._is_over():
-            try:
+            with contextlib.suppress(NodeUnavailable):
                 await work()
-            except NodeUnavailable:
-                pass
             await asyncio.sleep(self._world.dice.uniform(*pause_s))
 
     # ------------------------------------------------------------------------------------------------------ processing
@@ -220,7 +219,9 @@ class Processing:
             return {}
         rows = [(topic.topic_id, row) for topic in response.groups[0].topics for row in topic.partitions]
         return {
-            (topic_id, row.partition_index): max(row.committed_offset, 0) for topic_id, row in rows if not row.error_code
+            (topic_id, row.partition_index): max(row.committed_offset, 0)
+            for topic_id, row in rows
+            if not row.error_code
         }
 
     async def _read_input(self, key: Key, position: int) -> list[Input]:
@@ -229,7 +230,7 @@ class Processing:
             return []
         request = _fetch(key, position, isolation_level=0)
         response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
-        inputs = []
+        inputs: list[Input] = []
         for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
             for record in _records(bytes(data.records or b"")):
                 if record.offset >= position and len(inputs) < _MOST_RECORDS:
@@ -308,7 +309,9 @@ class Processing:
         if any(truth.unclean for truth in self._world.truths.values()):
             return
         if self.final is None:
-            raise Violation(f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing")
+            raise Violation(
+                f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing"
+            )
         for number, inputs in self.committed.items():
             missing = [record for record in inputs if record not in self.seen]
             if missing:
