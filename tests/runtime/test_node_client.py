@@ -13,6 +13,7 @@ from ottla.protocol.generated.api_versions_response import ApiVersion, ApiVersio
 from ottla.protocol.generated.metadata_request import MetadataRequest
 from ottla.protocol.generated.metadata_response import MetadataResponse
 from ottla.protocol.generated.vote_request import VoteRequest
+from ottla.runtime import node_client
 from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedByNode, reachable
 from ottla.server.run import new_event_loop
 from tests.support.ports import free_port
@@ -194,3 +195,31 @@ def test_it_comes_back_after_the_node_was_gone() -> None:
         await second.stop()
 
     asyncio.run(main())
+
+
+def test_a_connection_that_is_lost_with_the_answer_to_its_negotiation_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else every later request gets "the connection was lost", and the client never connects again."""
+    negotiate = node_client._Wire.negotiate
+    attempts = 0
+
+    async def lost_at_once(wire: node_client._Wire) -> None:
+        nonlocal attempts
+        attempts += 1
+        await negotiate(wire)
+        if attempts == 1:
+            wire.drop("the connection was lost")
+
+    monkeypatch.setattr(node_client._Wire, "negotiate", lost_at_once)
+
+    async def scenario(server: Server, client: NodeClient) -> None:
+        nonlocal attempts
+        attempts = 0
+        with pytest.raises(NodeUnavailable):
+            await client.send(MetadataRequest())
+        assert not client.connected
+        assert isinstance(await client.send(MetadataRequest()), MetadataResponse)
+        assert (attempts, server.connections) == (2, 2)
+
+    run(scenario)

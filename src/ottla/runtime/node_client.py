@@ -129,6 +129,7 @@ class NodeClient:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await self._secure_connection(wire)
+            wire.check()
         except (OSError, TimeoutError, NodeUnavailable, SaslFailure, ValueError) as error:
             wire.drop("no connection")
             self._failed()
@@ -195,9 +196,13 @@ class _Wire(asyncio.Protocol):
             )
         return version
 
-    async def send(self, request: Message, version: int) -> Any:
+    def check(self) -> None:
+        """Raises NodeUnavailable without a connection: it may be lost in the turn of the loop that brought an answer."""
         if self._lost is not None or self._transport is None:
             raise NodeUnavailable(self._lost or "not connected")
+
+    async def send(self, request: Message, version: int) -> Any:
+        self.check()
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         correlation_id = self._correlation_id
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
