@@ -196,19 +196,20 @@ class _Wire(asyncio.Protocol):
             )
         return version
 
-    def check(self) -> None:
-        """Raises NodeUnavailable without a connection: it may be lost in the turn of the loop that brought an answer."""
+    def check(self) -> asyncio.Transport:
+        """Raises NodeUnavailable if the connection is lost, maybe in the turn of the loop that brought an answer."""
         if self._lost is not None or self._transport is None:
             raise NodeUnavailable(self._lost or "not connected")
+        return self._transport
 
     async def send(self, request: Message, version: int) -> Any:
-        self.check()
+        transport = self.check()
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         correlation_id = self._correlation_id
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         pieces = encode_request(request, version, correlation_id, self._client_id)
         self._waiting[correlation_id] = _Waiting(answer, request.API_KEY, version)
-        self._transport.write(b"".join(pieces))
+        transport.write(b"".join(pieces))
         return await answer
 
     def drop(self, reason: str) -> None:

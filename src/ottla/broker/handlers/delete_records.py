@@ -24,7 +24,7 @@ def handle(
     context: RequestContext[DataPlane], request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    waiting: list[Deletion] = []
+    deleted: list[Deletion] = []
     offsets = {
         (topic.name, item.partition_index): item.offset
         for topic in paced(request.topics)
@@ -36,12 +36,15 @@ def handle(
         try:
             partition, low = _delete(context, name, index, offset)
             result = DeleteRecordsPartitionResult(index, low, 0)
-            if low < partition.log.log_start_offset:
-                waiting.append(Deletion(partition, result))
+            deleted.append(Deletion(partition, result))
         except KafkaError as error:
             result = DeleteRecordsPartitionResult(index, -1, int(error.code))
         topics.setdefault(name, DeleteRecordsTopicResult(name, [])).partitions.append(result)
     context.broker.replicas.checkpoint_log_start_offsets()
+    for deletion in deleted:
+        if not deletion.partition.is_leader:  # its directory has failed, and the new start is not stored
+            deletion.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+    waiting = [deletion for deletion in deleted if deletion.is_short()]
     response = DeleteRecordsResponse(topics=list(topics.values()))
     return _wait(context, waiting, response, request.timeout_ms) if waiting else response
 
@@ -62,6 +65,10 @@ class Deletion:
         self.partition = partition
         self.result = result
         self.log_start_offset = partition.log.log_start_offset
+
+    def is_short(self) -> bool:
+        """Whether a follower has not moved its start yet."""
+        return self.result.error_code == 0 and self.result.low_watermark < self.log_start_offset
 
     def settled(self) -> bool:
         if not self.partition.is_leader:
