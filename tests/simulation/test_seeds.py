@@ -20,6 +20,7 @@ from ottla.simulation.network import FakeNetwork, Weather
 from ottla.simulation.streams import SLOWEST_MS, StreamNetwork
 from ottla.simulation.world import World
 from tests.simulation import mutants
+from tests.simulation.group_mutations import GROUP_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
@@ -126,6 +127,23 @@ def test_a_planted_bug_in_what_touches_data_is_found(capsys: pytest.CaptureFixtu
     """One line of the table of `make mutants`; the other bugs take more seeds than a test may."""
     assert mutants.main(["--seeds", "20", "takes_the_log_of_a_deleted_namesake"]) == 0
     assert "1 of 1 mutants found" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "seed", "message"),
+    [
+        ("gives_a_partition_to_two_owners", 4, "has two owners"),
+        ("accepts_heartbeats_of_old_generations", 4, "is not fenced in generation"),
+        ("delivers_accepted_records_again", 8, "was accepted or rejected, and is delivered again"),
+        ("commits_offsets_of_aborted_transactions", 10, "the output and this offset disagree"),
+        ("never_expires_offsets", 10, "hours after its end the offsets"),
+    ],
+)
+def test_a_planted_bug_of_groups_is_found(name: str, seed: int, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bug for each kind of work; `make mutants` has all."""
+    GROUP_MUTATIONS[name](monkeypatch)
+    assert message in (run_seed(seed).violation or "all promises kept")
 
 
 def test_a_failing_seed_prints_its_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

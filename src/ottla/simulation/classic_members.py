@@ -32,7 +32,7 @@ _VERSION = Struct(">h")
 _PROTOCOL = "in turn"
 
 
-class ClassicMember(GroupReader):
+class ClassicReader(GroupReader):
     def __init__(self, world: GroupWorld, ledger: GroupLedger, topics: list[str], name: str) -> None:
         super().__init__(world, ledger, name)
         self.epoch = -1

@@ -2,7 +2,7 @@
 
 No I/O and no time: members report, and a broken promise raises Violation. A partition of a deleted topic and its namesake
 have different keys. An answer counts only if its broker leads the group's partition of `__consumer_offsets` in the newest
-epoch: a coordinator that has not yet learned of its successor may answer from an old state, as with Kafka.
+epoch. A coordinator that has not yet learned of its successor may answer from an old state, as with Kafka.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class GroupLedger:
         if offset >= 0 and offset not in offsets.tried:
             raise Violation(
                 f"group {self.group_id}: partition {key[1]} of {key[0]!r} has offset {offset}, "
-                f"which nobody has committed for it: {sorted(offsets.tried)[-5:]}"
+                f"and no member has committed that offset: {sorted(offsets.tried)[-5:]}"
             )
         if offset < floor_before:
             raise Violation(
@@ -197,7 +197,7 @@ class GroupLedger:
         unread = sorted(set(offsets) - self.delivered.get(key, set()))
         if unread and not self.void:
             raise Violation(
-                f"group {self.group_id}: nobody reads {len(unread)} records of partition {key[1]} of {key[0]!r}, "
+                f"group {self.group_id}: no member reads {len(unread)} records of partition {key[1]} of {key[0]!r}, "
                 f"from {unread[0]} on; its owners are {sorted(self.held.get(key, ()))}"
             )
 
@@ -205,4 +205,4 @@ class GroupLedger:
         """At the end: every partition has an owner."""
         owners = sorted(self.held.get(key, ()))
         if not owners and not self.void:
-            raise Violation(f"group {self.group_id}: nobody reads partition {key[1]} of {key[0]!r} after healing")
+            raise Violation(f"group {self.group_id}: no member reads partition {key[1]} of {key[0]!r} after healing")

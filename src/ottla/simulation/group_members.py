@@ -25,7 +25,7 @@ _LEAVE, _LEAVE_FOR_A_WHILE = -1, -2
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class ConsumerMember(GroupReader):
+class EpochReader(GroupReader):
     """One process of a consumer. `instance_id` makes it a static member."""
 
     def __init__(

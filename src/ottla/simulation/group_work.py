@@ -1,5 +1,7 @@
-"""The work around groups, each kind in a part of the seeds: members of consumer, classic and share groups,
-read-process-write, topics that grow or are created again under them, and hours that pass at once.
+"""The work around groups, each kind in a part of the seeds.
+
+The kinds are members of consumer, classic and share groups, read-process-write, topics that grow, and hours that pass at
+once. Topics are created again under all of them.
 
 Topics: `m1` and `m2` for consumer and classic groups (`m2` is created again), `s1` for the share group, `p1` and `q1` for
 read-process-write (`p1` is created again). Records for them are plain and acknowledged by all replicas.
@@ -8,6 +10,7 @@ read-process-write (`p1` is created again). Records for them are plain and ackno
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -17,15 +20,15 @@ from ottla.protocol.generated.create_topics_request import CreatableTopic, Creat
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.records import SimpleRecord, build_batch, parse_header
 from ottla.runtime.node_client import NodeUnavailable
-from ottla.simulation.classic_members import ClassicMember
+from ottla.simulation.classic_members import ClassicReader
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_members import ConsumerMember
+from ottla.simulation.group_members import EpochReader
 from ottla.simulation.group_reader import GroupWorld
 from ottla.simulation.idle_group import IdleGroup
 from ottla.simulation.processing import INPUT, OUTPUT, Processing
 from ottla.simulation.records import ACKS_ALL, Promise, Records, produce_request
 from ottla.simulation.share_ledger import ShareLedger
-from ottla.simulation.share_members import SHARE_GROUP, ShareMember, read_from_the_start
+from ottla.simulation.share_members import SHARE_GROUP, ShareReader, read_from_the_start
 
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
@@ -116,10 +119,8 @@ class GroupWork:
         await asyncio.sleep(_START_S)
         while not self.stopped:
             pause_s = 0.2
-            try:
+            with contextlib.suppress(NodeUnavailable):
                 pause_s = await work()
-            except NodeUnavailable:
-                pass
             await asyncio.sleep(pause_s)
 
     # --------------------------------------------------------------------------------------------------------- members
@@ -139,10 +140,10 @@ class GroupWork:
 
     def _consumer(self, ledger: GroupLedger, slot: str) -> Make:
         instance_id = slot if self._dice.random() < 0.4 else None
-        return lambda life: ConsumerMember(self._world, ledger, list(GROUP_TOPICS), slot + life, instance_id)
+        return lambda life: EpochReader(self._world, ledger, list(GROUP_TOPICS), slot + life, instance_id)
 
     def _classic(self, ledger: GroupLedger, slot: str) -> Make:
-        return lambda life: ClassicMember(self._world, ledger, list(GROUP_TOPICS), slot + life)
+        return lambda life: ClassicReader(self._world, ledger, list(GROUP_TOPICS), slot + life)
 
     async def _share(self) -> None:
         await asyncio.sleep(_START_S)
@@ -152,7 +153,7 @@ class GroupWork:
             self._clients.spawn(self._slot(self._worker(name)))
 
     def _worker(self, slot: str) -> Make:
-        return lambda life: ShareMember(self._world, self.shares, slot + life, SHARED_TOPIC)
+        return lambda life: ShareReader(self._world, self.shares, slot + life, SHARED_TOPIC)
 
     # ---------------------------------------------------------------------------------------------------------- admins
 

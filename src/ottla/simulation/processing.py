@@ -7,6 +7,7 @@ What a reader with `read_committed` sees of the output, and what the group has c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,10 +97,8 @@ class Processing:
     async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], pause_s: tuple[float, float]) -> None:
         await asyncio.sleep(2)
         while not self._is_over():
-            try:
+            with contextlib.suppress(NodeUnavailable):
                 await work()
-            except NodeUnavailable:
-                pass
             await asyncio.sleep(self._world.dice.uniform(*pause_s))
 
     # ------------------------------------------------------------------------------------------------------ processing
@@ -231,7 +230,7 @@ class Processing:
             return []
         request = _fetch(key, position, isolation_level=0)
         response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
-        inputs = []
+        inputs: list[Input] = []
         for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
             for record in _records(bytes(data.records or b"")):
                 if record.offset >= position and len(inputs) < _MOST_RECORDS:

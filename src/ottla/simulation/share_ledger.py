@@ -1,6 +1,6 @@
 """What members of a share group got and acknowledged, and what therefore must hold. No I/O and no time.
 
-A delivery counts against a promise only if its broker leads the partition in the newest epoch: a leader that has not yet
+A delivery counts against a promise only if its broker leads the partition in the newest epoch. A leader that has not yet
 learned of its successor gives out records from its own memory, as with Kafka.
 """
 
@@ -120,5 +120,5 @@ class ShareLedger:
             if not record.is_settled and uncertain < DELIVERY_LIMIT:
                 raise Violation(
                     f"group {self.group_id}: record {offset} of partition {key[1]} of {key[0]!r} was delivered "
-                    f"{record.deliveries} times, and nobody could accept it"
+                    f"{record.deliveries} times, and no member could accept the record"
                 )

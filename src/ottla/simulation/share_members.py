@@ -64,7 +64,7 @@ async def read_from_the_start(world: GroupWorld) -> None:
         await asyncio.sleep(0.3)
 
 
-class ShareMember(GroupReader):
+class ShareReader(GroupReader):
     def __init__(self, world: GroupWorld, shares: ShareLedger, name: str, topic: str) -> None:
         super().__init__(world, GroupLedger(SHARE_GROUP), name)
         self.member_id = uuid_to_str(new_uuid(world.dice.randbytes))

@@ -38,7 +38,7 @@ def assign_range(spec: GroupSpec) -> Assignment:
     topics = {topic_id: _Topic(spec.partition_counts[topic_id], count) for topic_id, count in subscribers.items()}
     assignment: Assignment = {}
     for member_id in sorted(spec.members, key=lambda candidate_id: _order(spec, candidate_id)):
-        partitions_by_topic = {topic_id: topics[topic_id].take() for topic_id in spec.members[member_id].topics}
+        partitions_by_topic = {topic_id: topics[topic_id].take() for topic_id in sorted(spec.members[member_id].topics)}
         assignment[member_id] = {
             topic_id: partitions for topic_id, partitions in partitions_by_topic.items() if partitions
         }

@@ -47,7 +47,7 @@ class _Homogeneous:
                 assigned.setdefault(topic_id, set()).update(partitions)
         return [
             (topic_id, partition)
-            for topic_id in uuids_in_java_order(self._topics)
+            for topic_id in uuids_in_java_order(sorted(self._topics))
             for partition in range(self._spec.partition_counts[topic_id])
             if partition not in assigned.get(topic_id, ())
         ]
