@@ -24,7 +24,7 @@ from ottla.simulation.composition import PLAIN, Composition, composition_of
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.disk_invariants import DiskInvariants
 from ottla.simulation.faults import Faults
-from ottla.simulation.history import History
+from ottla.simulation.history import RecordedHistory
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.loads import Loads
@@ -111,7 +111,7 @@ class SimulatedCluster:
         self.records = Records(self.clients, self.ledger, self.replicas.committed_end)
         self.loads = Loads(self.clients, self.records, self.ledger)
         self.transactions = TransactionalWork(self.clients, self.records)
-        self.history = History(self.clients, self.records, self.replicas, shape.composition)
+        self.history = RecordedHistory(self.clients, self.records, self.replicas, shape.composition)
         self.history.sent = self.ledger.sent
         self.disks = DiskInvariants(self.ledger)
         self.complaints = Complaints()
