@@ -25,7 +25,7 @@ from ottla.simulation.disk import FakeDisk
 from ottla.simulation.disk_invariants import DiskInvariants
 from ottla.simulation.faults import Faults
 from ottla.simulation.group_work import GroupWork
-from ottla.simulation.history import History
+from ottla.simulation.history import RecordedHistory
 from ottla.simulation.idle_group import PASSED_MS
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.ledger import Ledger
@@ -114,7 +114,7 @@ class SimulatedCluster:
         self.loads = Loads(self.clients, self.records, self.ledger)
         self.transactions = TransactionalWork(self.clients, self.records)
         self.groups = GroupWork(self.clients, self.records, self.ledger, self.replicas.truths, self._pass_hours)
-        self.history = History(self.clients, self.records, self.replicas, shape.composition)
+        self.history = RecordedHistory(self.clients, self.records, self.replicas, shape.composition)
         self.history.sent = self.ledger.sent
         self.disks = DiskInvariants(self.ledger)
         self.complaints = Complaints()

@@ -16,7 +16,6 @@ from ottla.replication.read_replica import RACK_AWARE
 PLAIN_SHARE = 0.3
 FLUSH_SHARE = 0.4
 FORGETFUL_SHARE = 0.4
-MOST_VOTERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Polled:
     """The replica that the leader has named."""
 
 
-class History:
+class RecordedHistory:
     def __init__(
         self, clients: Clients, records: Records, replicas: ReplicaInvariants, composition: Composition
     ) -> None:

@@ -165,7 +165,11 @@ class RareFaults:
             return False
         lag_ms = self._cluster.network.lag_ms
         lag_ms[link] = self._dice.choice([50.0, 400.0, 1_200.0])
-        self._world.call_later(self._dice.uniform(500, 5_000), lambda: lag_ms.pop(link, None))
+
+        def recover() -> None:
+            lag_ms.pop(link, None)
+
+        self._world.call_later(self._dice.uniform(500, 5_000), recover)
         return True
 
     def cut_off_a_coordinator(self) -> bool:
