@@ -41,7 +41,7 @@ A partition that a member owns without a commit counts from the start of the par
 `ottla top` and the console follow the same rules against any Kafka, and mark such a partition. Where the console may not read
 a topic, seconds count from when the console saw the record arrive.
 
-**Stalls.** `ottla_loop_delay_seconds` is a histogram of the time in which the node's event loop served nobody, one probe each
+**Stalls.** `ottla_loop_delay_seconds` is a histogram of the time in which the node's event loop handled no request, one probe each
 100 ms. From `ottla.loop.stall.ms` (250) on, the node also logs `loop.stalled` with the wall time, the processor time and the
 stack of the code that held the loop. A stall without processor time waited for a disk, or the machine was busy.
 

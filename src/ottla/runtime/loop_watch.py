@@ -1,9 +1,9 @@
 """How long the event loop takes to come round, and the stack of what held it.
 
-A thread puts a probe into the loop every 100 ms. The delay of the probe is the time in which the loop served nobody.
-If a probe is not answered within the limit, the thread takes the stack of the loop's thread, waits for the answer, and
-reports a stall with its wall time and its processor time: a stall without processor time waited for the disk, or
-the machine was busy. Nothing here runs on the way of a request; a probe costs 20 us of processor time (2026-11-19).
+A thread puts a probe into the loop every 100 ms. The delay of the probe is the time in which the loop handled no request.
+If a probe is not answered within the limit, the thread takes the stack of the loop's thread and waits for the answer.
+The report has the stall's wall time and processor time. A stall without processor time waited for the disk, or the
+machine was busy. Nothing here runs on the way of a request; a probe costs 20 us of processor time (2026-11-19).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
 
 
-class Exchange(NamedTuple):
+class AnsweredRequest(NamedTuple):
     """A request and its answer."""
 
     broker: NodeId
@@ -28,7 +28,7 @@ class Ownership(NamedTuple):
     """A coordinator's answer by which a member owns a partition."""
 
     owner: str
-    exchange: Exchange
+    exchange: AnsweredRequest
 
 
 class Reservation(NamedTuple):
@@ -68,7 +68,7 @@ class GroupLedger:
 
     # -------------------------------------------------------------------------------------------- owners, with epochs
 
-    def granted(self, owner: str, instance: str | None, key: Key, exchange: Exchange) -> None:
+    def granted(self, owner: str, instance: str | None, key: Key, exchange: AnsweredRequest) -> None:
         """The coordinator gives a partition to a member."""
         reservation = self._reserved.pop(key, None)
         if (
@@ -86,7 +86,7 @@ class GroupLedger:
         self._offsets(key).acknowledged = self._offsets(key).floor
         self._offsets(key).late.clear()
 
-    def confirmed(self, owner: str, key: Key, exchange: Exchange) -> None:
+    def confirmed(self, owner: str, key: Key, exchange: AnsweredRequest) -> None:
         """The coordinator accepts a heartbeat that reports a partition as owned.
 
         Two owners: the same coordinator has confirmed somebody else meanwhile, and has not fenced this member.

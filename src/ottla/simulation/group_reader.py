@@ -25,7 +25,7 @@ from ottla.protocol.generated.offset_fetch_request import (
 )
 from ottla.protocol.records import parse_header
 from ottla.runtime.node_client import NodeUnavailable
-from ottla.simulation.group_ledger import Exchange, GroupLedger
+from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
 from ottla.simulation.records import Read, Records
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class GroupReader:
         self.positions: dict[Key, int] = {}
         self.coordinator: NodeId | None = None
         self._dirty: set[Key] = set()
-        self._exchange = Exchange(-1, 0.0, 0.0)
+        self._exchange = AnsweredRequest(-1, 0.0, 0.0)
 
     @property
     def now_ms(self) -> float:
@@ -133,7 +133,7 @@ class GroupReader:
         after = self.world.authority(self.ledger.group_id)
         self.is_authority = before == broker == after
         self.ledger.void = self.ledger.void or self.world.is_void(self.ledger.group_id)
-        self._exchange = Exchange(broker, sent_ms, self.now_ms)
+        self._exchange = AnsweredRequest(broker, sent_ms, self.now_ms)
         return response
 
     is_authority = False

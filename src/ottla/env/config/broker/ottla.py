@@ -103,7 +103,7 @@ class OttlaSettings(Settings):
     )
     ottla_loop_stall_ms: int = setting(
         INT, 250, between(0, 60_000),
-        "A node whose event loop serves nobody for so long logs loop.stalled with the stack; 0 switches the watch off.",
+        "Delay of the event loop from which a node logs loop.stalled with the stack; 0 stops the watch.",
         undeclared=True,
     )
     ottla_traces_endpoint: str = setting(
