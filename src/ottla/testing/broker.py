@@ -31,7 +31,7 @@ from ottla.testing.snapshots import as_snapshot
 
 if TYPE_CHECKING:
     from ottla.server.node import Node
-    from ottla.testing.exchange import Exchange
+    from ottla.testing.exchange import RecordExchange
     from ottla.testing.registry_thread import RegistryThread
 
 _METADATA_S = 20.0
@@ -83,7 +83,7 @@ class Broker:
         self._registry: RegistryThread | None = None
         self._registry_url: str | None = None
         self._cluster: Cluster | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: RecordExchange | None = None
         self._decoding = Decoding(None)
         self._lock = RLock()
         self._process = os.getpid()
@@ -352,10 +352,10 @@ class Broker:
                 self._cluster = Cluster(settings)
             yield self._cluster
 
-    def _kit_exchange(self) -> Exchange:
-        from ottla.testing.exchange import Exchange
+    def _kit_exchange(self) -> RecordExchange:
+        from ottla.testing.exchange import RecordExchange
 
         with self._lock:
             if self._exchange is None:
-                self._exchange = Exchange(self._kit_servers, self.clock)
+                self._exchange = RecordExchange(self._kit_servers, self.clock)
             return self._exchange

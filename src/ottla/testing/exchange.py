@@ -18,7 +18,7 @@ _FLUSH_S = 30.0
 _POLL_S = 0.2
 
 
-class Exchange:
+class RecordExchange:
     """`close` it: the producer has threads."""
 
     def __init__(self, bootstrap_servers: str, clock: BrokerClock) -> None:
