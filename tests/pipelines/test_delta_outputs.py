@@ -224,8 +224,7 @@ def test_notes_are_those_of_the_rows_under_a_writer(tmp_path, monkeypatch):
 
     monkeypatch.setattr(DeltaTable, "history", later)
     rows, notes = read_delta(str(path))
-    assert (rows.column("n").to_pylist(), notes["ottla.offsets"]) == ([1], "0")
-    assert read_delta(str(path))[1]["ottla.offsets"] == "1"
+    assert (sorted(rows.column("n").to_pylist()), notes["ottla.offsets"]) == ([1, 2], "1")
 
 
 def test_notes_behind_many_commits_of_others(tmp_path):

@@ -1,12 +1,12 @@
 """Functions and classes that hold Ottla themselves, for the processes of a Spark Connect server that get no files.
 
-Spark 4.3 sends the files of a session to tasks and to the processes that plan and commit. These processes miss the files:
+Spark 4.3 sends the files of a session to tasks and to the processes that plan and commit. These processes do not find the files:
 
-- the process that plans the batches of a streaming Python source, and the tasks that read such a source;
-- the process that commits a streaming write;
-- the process that runs foreachBatch, and the process that declares states.
+- the planner of a streaming Python source, and the tasks that read such a source
+- the commit of a streaming write, the process of foreachBatch, and the process that declares states
 
-What is defined inside of the functions here is pickled by value, and unpacks the zip before the first import from Ottla.
+What is defined inside of the functions here is pickled by value, and unpacks the zip before it imports anything of Ottla. The
+tasks of a streaming query search for the files by themselves (`search_session_files`).
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ def carried_processor(processor: Any) -> Any:
 def search_session_files(names: Iterable[str]) -> None:
     """Every function and class that this Spark Connect client sends from now on finds the files of the session by itself.
 
-    Spark 4.3 plans a streaming query without the session's artifacts. The Python workers of its tasks then search one folder
-    too high: in FILES/NAME instead of FILES/SESSION/NAME. PySpark pickles all that a client sends in one method.
-    """
+            Spark 4.3 plans a streaming query without the session's artifacts. The Python workers of its tasks look for the files one
+        folder too high: in FILES/NAME instead of FILES/SESSION/NAME. PySpark pickles all that a client sends in one method.
+        """
     from pyspark.serializers import CloudPickleSerializer
 
     plain = CloudPickleSerializer.dumps

@@ -22,6 +22,7 @@ from ottla.model.extras import require
 from ottla.model.user_error import UserError
 
 _NEWEST_COMMITS = 20
+_LOOKS = 10
 
 
 class DeltaSink:
@@ -145,22 +146,26 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
     from deltalake.exceptions import TableNotFoundError
 
     location = locate(uri)
+    options = {**location.storage_options(), **(storage_options or {})}
     try:
-        table = DeltaTable(location.uri, storage_options={**location.storage_options(), **(storage_options or {})})
+        table = DeltaTable(location.uri, storage_options=options)
+        for _ in range(_LOOKS):
+            notes = _newest_notes(table)
+            # The history is that of the log, which a writer may have extended since the table was opened.
+            newest = DeltaTable(location.uri, storage_options=options)
+            if newest.version() == table.version():
+                return table.to_pyarrow_table(), notes
+            table = newest
     except TableNotFoundError:
         raise UserError(f"there is no Delta table at {uri}") from None
-    return table.to_pyarrow_table(), _notes_of(table)
+    raise UserError(f"the Delta table {uri} changed {_LOOKS} times while it was opened: try again")
 
 
-def _notes_of(table: Any) -> dict[str, str]:
-    """Of the newest commit with notes in this version of the table. The history is read from the log, which a writer may
-    have extended since the table was opened."""
-    version = table.version()
+def _newest_notes(table: Any) -> dict[str, str]:
     for limit in (_NEWEST_COMMITS, None):
-        for commit in table.history(limit):
-            notes = _notes(commit) if commit["version"] <= version else {}
-            if notes:
-                return notes
+        notes = next((notes for notes in map(_notes, table.history(limit)) if notes), None)
+        if notes is not None:
+            return notes
     return {}
 
 

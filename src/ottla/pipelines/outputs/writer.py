@@ -30,7 +30,8 @@ class TableWriter(DataSourceArrowWriter):
         self._output = output
         self._job = uuid.uuid4().hex[:8]
         self._is_named = work is not None
-        self._work = Work(application=f"job-{uuid.uuid4().hex}", version=0, is_marked=False) if work is None else work
+        single = Work(application=f"job-{uuid.uuid4().hex}", version=0, is_marked=False)
+        self._work = single if work is None else work
         output.prepare(schema)
         self._is_done = False
         if self._is_named:
