@@ -135,9 +135,9 @@ def carried_processor(processor: Any) -> Any:
 def search_session_files(names: Iterable[str]) -> None:
     """Every function and class that this Spark Connect client sends from now on finds the files of the session by itself.
 
-            Spark 4.3 plans a streaming query without the session's artifacts. The Python workers of its tasks look for the files one
-        folder too high: in FILES/NAME instead of FILES/SESSION/NAME. PySpark pickles all that a client sends in one method.
-        """
+        Spark 4.3 plans a streaming query without the session's artifacts. The Python workers of its tasks look for the files one
+    folder too high: in FILES/NAME instead of FILES/SESSION/NAME. PySpark pickles all that a client sends in one method.
+    """
     from pyspark.serializers import CloudPickleSerializer
 
     plain = CloudPickleSerializer.dumps
