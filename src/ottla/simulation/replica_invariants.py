@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.metadata.delta import MetadataDelta
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.simulation.whole_node import WholeNode
 
 READ_BYTES = 1 << 16
+_UNKNOWN_EPOCH = -1
 RETENTION_OFF_MS = 3_600_000
 """Topics of a simulation whose retention.ms is larger keep all records."""
 
@@ -82,7 +84,7 @@ class _Shown:
     high_watermark: int = 0
     end: int = 0
     checked: int = 0
-    partition_epoch: int = -1
+    partition_epoch: int = _UNKNOWN_EPOCH
     led_epoch: int = -1
 
 
@@ -157,7 +159,10 @@ class ReplicaInvariants:
             if self._lives.get(node.node_id) != node.life and node.publisher is not None:
                 self._lives[node.node_id] = node.life
                 node.publisher.subscribe(self._on_metadata)
-            shown_here = self._shown_by(node)
+            shown_here = self._shown.get((node.node_id, node.life))
+            if shown_here is None:
+                shown_here = self._shown_by(node)
+                replicas.subscribe(added=lambda _partition: None, removed=partial(self._on_removed, node))
             for topic_id, partitions in replicas.by_id.items():
                 for index, partition in partitions.items():
                     key = (topic_id, index)
@@ -179,6 +184,15 @@ class ReplicaInvariants:
             for read in self.reads:
                 self._was_committed(read)
             self.reads.clear()
+
+    def _on_removed(self, node: WholeNode, partition: Partition) -> None:
+        """In the event that removes a replica, earlier metadata of the same event may have committed its last records."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        shown = self._shown_by(node).get(key)
+        if not partition.log.log_dir.offline:
+            if shown is not None:
+                shown.partition_epoch = _UNKNOWN_EPOCH
+            self._check(node, key, partition)
 
     def _shown_by(self, node: WholeNode) -> dict[Key, _Shown]:
         shown = self._shown.get((node.node_id, node.life))
