@@ -30,6 +30,8 @@ WITHOUT = {
 }
 SPARK = {"pipeline backfill", "pipeline repartition", "pipeline reset", "pipeline start", "pipeline switch"}
 """Need Spark: `tests/pipelines` runs them."""
+SIMULATED = {"simulate"}
+"""Needs no cluster: `test_simulate.py` runs the verb."""
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 CALLS = {
     "acl allow": "User:a topic t read",
@@ -121,7 +123,7 @@ VERBS = dict(leaves(ottla))
 
 
 def test_every_verb_has_a_call_or_a_reason() -> None:
-    assert set(VERBS) == {*CALLS, *WITHOUT, *SPARK}
+    assert set(VERBS) == {*CALLS, *WITHOUT, *SPARK, *SIMULATED}
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS.keys() - WITHOUT.keys()))

@@ -56,13 +56,13 @@ class SteppedDisk(FakeDisk):
     def struck(self) -> bool:
         return self._left < 0
 
-    def check_write(self) -> None:
+    def check_write(self, path: str) -> None:
         self.step()
-        super().check_write()
+        super().check_write(path)
 
-    def check_sync(self) -> None:
+    def check_sync(self, path: str) -> None:
         self.step("sync")
-        super().check_sync()
+        super().check_sync(path)
 
     def rename(self, source: str, target: str) -> None:
         folder = source not in self.files

@@ -12,7 +12,7 @@ from ottla.model.user_error import UserError
 from ottla.pipelines import Pipeline, spark_table, topic
 from ottla.pipelines.analysis import problems
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.checkpoints import _unreachable
+from ottla.pipelines.hadoop_files import _unreachable
 from tests.pipelines import attempts
 from tests.support.kafka_jars import Unavailable
 from tests.support.postgresql import postgresql

@@ -86,7 +86,7 @@ def test_spark_s_parquet_as_sink_and_input(spark, tmp_path):
 def test_the_statement_of_a_merge():
     target = MergeTarget(kind="delta", name="delta.`/t`", keys=["a b", "k"], partition_by=[])
     assert merge_statement(target, "rows", ["a b", "k", "v`"], deletes=True).splitlines() == [
-        "merge into delta.`/t` as t using rows as s on t.`a b` = s.`a b` and t.`k` = s.`k`",
+        "merge into delta.`/t` as t using rows as s on t.`a b` <=> s.`a b` and t.`k` <=> s.`k`",
         "when matched and s._deleted then delete",
         "when matched then update set t.`v``` = s.`v```",
         "when not matched and not coalesce(s._deleted, false) then insert (`a b`, `k`, `v```) values (s.`a b`, s.`k`, s.`v```)",

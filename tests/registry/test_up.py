@@ -68,7 +68,8 @@ def test_a_port_in_use_is_one_line_and_the_node_goes_on(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         up = Up(tmp_path, taken.getsockname()[1])
         try:
-            until(lambda: up.said("cannot listen on 127.0.0.1:"), 50)
+            line = f"the schema registry does not start, because 127.0.0.1:{taken.getsockname()[1]} is in use: choose a port"
+            until(lambda: up.said(line), 50)
             until(lambda: up.said("ottla is up at"), 50)
             assert up.process.poll() is None
         finally:

@@ -137,7 +137,7 @@ def test_a_node_logs_its_stall(capsys: pytest.CaptureFixture[str]) -> None:
             logged += capsys.readouterr().err
     assert "loop.stalled wall_ms=" in logged
     assert "cpu_ms=" in logged
-    assert not any(thread.name == "ottla-loop-watch" for thread in threading.enumerate())
+    assert not watch._thread.is_alive()
 
 
 def test_metrics_have_the_delays_of_the_loop() -> None:

@@ -105,10 +105,8 @@ def _keep_lines(command: click.Command, path: str) -> None:
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="ottla")
 def ottla() -> None:
-    r"""Ottla: a commit log that implements Apache Kafka's protocol.
-
-    \b
-    Example:
+    r"""\b
+    A commit log that implements Apache Kafka's protocol. Example:
       ottla up
     """
 

@@ -317,7 +317,7 @@ def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work,
     keys = list(port.delta.keys)
     newest = newest_of_each(frame, keys, f"the view {port.topic.name}").persist()
     try:
-        if has_null_keys(newest, keys):
+        if len(keys) == 1 and has_null_keys(newest, keys):  # it is the record's key, which a compacted topic needs
             raise null_key_error(f"the view {port.topic.name}", keys)
         key_columns = [F.col(column_name(name)) for name in keys]
         key = key_columns[0].cast("string") if len(keys) == 1 else F.to_json(F.struct(*key_columns))

@@ -15,7 +15,6 @@ from ottla.connect.sinks.base import (
     Work,
     last_of_each,
     of_known_types,
-    refuse_null_keys,
     without_deleted,
 )
 from ottla.model.extras import require
@@ -47,7 +46,6 @@ class DeltaSink:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        refuse_null_keys(rows, self._keys, f"the Delta table {self.uri}")
         there = DeltaTable.is_deltatable(self.uri, storage_options=self._storage_options)
         table = DeltaTable(self.uri, storage_options=self._storage_options) if there else None
         if table is not None:
@@ -95,7 +93,7 @@ class DeltaSink:
         columns = [name for name in rows.column_names if name != DELETED]
         if DELETED not in rows.column_names:
             rows = rows.append_column(DELETED, pa.repeat(pa.scalar(False), rows.num_rows))
-        same = " and ".join(f'target."{key}" = source."{key}"' for key in self._keys)
+        same = " and ".join(_same(key, has_nulls=rows.column(key).null_count > 0) for key in self._keys)
         values = {f'"{name}"': f'source."{name}"' for name in columns}
         (
             table.merge(
@@ -114,6 +112,12 @@ class DeltaSink:
 
     def close(self) -> None:
         return
+
+
+def _same(key: str, *, has_nulls: bool) -> str:
+    """Null is a key like any other. The longer condition cannot use a hash join, so only a batch with nulls has it."""
+    equal = f'target."{key}" = source."{key}"'
+    return f'({equal} or (target."{key}" is null and source."{key}" is null))' if has_nulls else equal
 
 
 def check_kinds(table: str, there: pa.Schema, coming: pa.Schema) -> None:

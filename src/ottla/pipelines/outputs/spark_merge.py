@@ -66,7 +66,7 @@ def merge_in_spark(rows: DataFrame, target: MergeTarget, work: Work) -> None:
     """`rows` has one row for each key, and perhaps DELETED."""
     kept = rows.localCheckpoint(eager=True)
     try:
-        if has_null_keys(kept, target.keys):
+        if target.kind == "iceberg" and has_null_keys(kept, target.keys):
             raise null_key_error(f"the table {target.name}", target.keys)
         stored = [field for field in rows.schema if field.name != DELETED and not isinstance(field.dataType, NullType)]
         columns = StructType([StructField(field.name, field.dataType) for field in stored])
@@ -124,7 +124,7 @@ def _merge(rows: DataFrame, target: MergeTarget, settings: Mapping[str, str], co
 
 def merge_statement(target: MergeTarget, source: str, columns: Sequence[str], *, deletes: bool) -> str:
     names = {name: column_name(name) for name in columns}
-    same = " and ".join(f"t.{names[key]} = s.{names[key]}" for key in target.keys)
+    same = " and ".join(f"t.{names[key]} <=> s.{names[key]}" for key in target.keys)
     sets = ", ".join(f"t.{names[name]} = s.{names[name]}" for name in columns if name not in target.keys)
     listed, values = ", ".join(names.values()), ", ".join(f"s.{name}" for name in names.values())
     lines = [f"merge into {target.name} as t using {source} as s on {same}"]
