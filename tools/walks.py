@@ -1,6 +1,6 @@
 """Walks: the files, functions and Python calls of one request, counted with sys.setprofile in a real node.
 
-`python -m tools.walks [TREE]` prints a table of the six walks of ARCHITECTURE.md. TREE is the checkout of a different
+`python -m tools.walks [TREE]` prints a table of seven walks (`WALKS`). TREE is the checkout of a different
 commit with its own .venv: the same program then counts that tree, so that two trees can be compared. `--functions WALK`
 lists what runs. Nothing here measures time: the counts are the same on a loaded machine.
 

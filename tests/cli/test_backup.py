@@ -15,6 +15,7 @@ from ottla.cli.backup import store as stores
 from ottla.cli.backup.creating import create_backup
 from ottla.cli.backup.manifest import SavedPartition, SavedSegment
 from ottla.cli.backup.pieces import pieces
+from ottla.cli.backup.reading import save_partition
 from ottla.cli.backup.store import BackupStore
 from ottla.cli.commands import ottla
 from ottla.client.cluster import Cluster
@@ -22,7 +23,8 @@ from ottla.client.groups import commit_offsets, committed_offsets
 from ottla.client.offsets import delete_records, end_offsets
 from ottla.client.settings import client_settings
 from ottla.client.topics import create_topic
-from ottla.protocol.records_build import assemble_batch, encode_record
+from ottla.protocol.generated.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.records_build import SimpleRecord, assemble_batch, build_batch, encode_record
 from ottla.testing import Broker
 
 AUTHORIZER = {
@@ -230,6 +232,35 @@ def test_a_compacted_topic_is_read_again_beside_the_earlier_file(source: Broker,
     assert [(segment.first, segment.end) for segment in partition.segments] == [(0, partition.end)]
     for manifest in store.manifests():
         assert "is complete" in call("backup", "verify", str(tmp_path), manifest.name)
+
+
+def test_a_topic_that_the_brokers_compact_by_default_is_read_again(tmp_path: Path) -> None:
+    with Broker(properties={"log.cleanup.policy": "compact"}) as broker, cluster_of(broker) as cluster:
+        create_topic(cluster, "states", partitions=1, replication_factor=1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for value in (b"v", None):
+            producer.produce("states", value, "k")
+            producer.flush(60)
+            latest = create_backup(cluster, BackupStore(str(tmp_path)))
+    assert [(segment.first, segment.end) for segment in latest.segments()] == [(0, 2)]
+
+
+def test_an_empty_answer_of_a_new_leader_does_not_end_a_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader has a lower last stable offset for a moment, and no records above that offset."""
+    batch = bytes(build_batch([SimpleRecord(0, b"k", b"v")] * 3, base_offset=5))
+    answers = [PartitionData(0, 0, 5, 5, 0), PartitionData(0, 0, 8, 8, 0, records=batch)]
+
+    def node_attempt(*_: object) -> FetchResponse:
+        return FetchResponse(responses=[FetchableTopicResponse("t", partitions=[answers.pop(0)])])
+
+    monkeypatch.setattr("ottla.client.topics.leaders_of", lambda *_: {("t", 0): 1})
+    partition = SavedPartition(index=0, start=5, end=8)
+    cluster = Cluster(client_settings("127.0.0.1:1"))
+    monkeypatch.setattr(cluster, "node_attempt", node_attempt)
+    save_partition(cluster, BackupStore(str(tmp_path)), "data", "t", partition, lambda: None)
+    assert [(segment.first, segment.end) for segment in partition.segments] == [(5, 8)]
 
 
 def test_what_compaction_left_of_a_batch(tmp_path: Path) -> None:

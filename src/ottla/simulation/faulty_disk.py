@@ -1,9 +1,9 @@
 """A disk whose directories fail one by one, and whose names a power cut may take back.
 
-A fault of one directory leaves the other directories alone. A directory that hangs answers its
-syncs at the end of the hang. Work in a thread waits; a sync on the event loop stops the whole process as long. With `forgetful`, a rename, a removal and a new name last
-only from the next sync of their directory on. The journal of the file system keeps the order of names: a power cut takes
-back the last changes, never one from their middle.
+A fault of one directory leaves the other directories alone. A directory that hangs answers its syncs at the end of the hang.
+Work in a thread waits, and a sync on the event loop stops the whole process until then. With `forgetful`, a rename, a
+removal and a new name last only from the next sync of their directory on. The journal of the file system keeps the order
+of names: a power cut takes back the last changes, never a change before a change that stays.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ottla.protocol.generated.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.protocol.records import parse_header
+from ottla.protocol.records import HEADER_BYTES, parse_header
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
 from ottla.simulation.records import Read, Records
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 REQUEST_MS = 1_500.0
 _FETCH_BYTES = 8_000
-_BATCH_HEADER = 61
 _COORDINATOR_GONE = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
@@ -244,7 +243,7 @@ class GroupReader:
 
     def _process(self, leader: NodeId, key: Key, data: bytes) -> None:
         at = 0
-        while at + _BATCH_HEADER <= len(data):
+        while at + HEADER_BYTES <= len(data):
             header = parse_header(data, at)
             if at + header.size > len(data):
                 return

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.records import crc_matches, parse_header
+from ottla.protocol.records import HEADER_BYTES, crc_matches, parse_header
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.invariants import Violation
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.simulation.records import Promise, Records
     from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
 
-BATCH_HEADER = 61
 POLL_BYTES = 6_000
 UNKNOWN = -1
 EARLIEST = -2
@@ -138,7 +137,7 @@ class RecordedHistory:
 
     def _on_records(self, broker: NodeId, polled: Polled, data: bytes) -> None:
         at = 0
-        while at + BATCH_HEADER <= len(data):
+        while at + HEADER_BYTES <= len(data):
             header = parse_header(data, at)
             if at + header.size > len(data):
                 return

@@ -38,7 +38,7 @@ class IdleGroup:
         self._world = world
         self._idle = GroupReader(world, GroupLedger(IDLE_GROUP), IDLE_GROUP)
         self.committed: set[Key] = set()
-        self.left: dict[Key, int] | None = None
+        self.final_offsets: dict[Key, int] | None = None
         """The offsets of the idle group at the end."""
         self.looked_at: set[str] = set()
 
@@ -62,8 +62,8 @@ class IdleGroup:
 
     async def look(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        while self.left is None:
-            self.left = await self._offsets(self._idle, sorted(self.committed))
+        while self.final_offsets is None:
+            self.final_offsets = await self._offsets(self._idle, sorted(self.committed))
             await asyncio.sleep(0.1)
 
     async def look_at(self, ledger: GroupLedger, keys: Sequence[Key], after_s: float) -> None:
@@ -99,8 +99,8 @@ class IdleGroup:
             raise Violation(f"group {ledger.group_id}: its coordinator does not answer after healing")
 
     def judge_expiry(self) -> None:
-        if self.left is None:
+        if self.final_offsets is None:
             raise Violation(f"group {IDLE_GROUP}: its coordinator does not answer after healing")
-        remaining = {key: offset for key, offset in self.left.items() if offset >= 0}
+        remaining = {key: offset for key, offset in self.final_offsets.items() if offset >= 0}
         if remaining:
             raise Violation(f"group {IDLE_GROUP}: hours after its end the offsets {remaining} are there")

@@ -30,6 +30,7 @@ from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.protocol.records import (
+    HEADER_BYTES,
     ControlType,
     Record,
     SimpleRecord,
@@ -53,7 +54,6 @@ TRANSACTIONAL_ID = "processor"
 TRANSACTION_MS = 8_000
 _PRODUCE_VERSION = 11
 """The last version before the broker adds partitions by itself."""
-_BATCH_HEADER = 61
 _FETCH_BYTES = 20_000
 _MOST_RECORDS = 6
 
@@ -260,7 +260,7 @@ class Processing:
     def _deliver(self, key: Key, data: bytes, aborted: list[tuple[int, int]]) -> None:
         """As a consumer with `read_committed` does it."""
         at, aborting = 0, set[int]()
-        while at + _BATCH_HEADER <= len(data):
+        while at + HEADER_BYTES <= len(data):
             header = parse_header(data, at)
             if at + header.size > len(data):
                 return
@@ -336,7 +336,7 @@ def _fetch(key: Key, position: int, isolation_level: int) -> FetchRequest:
 
 def _records(data: bytes) -> Iterator[Record]:
     at = 0
-    while at + _BATCH_HEADER <= len(data):
+    while at + HEADER_BYTES <= len(data):
         header = parse_header(data, at)
         if at + header.size > len(data):
             return

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.file_names import LOG_SUFFIX
-from ottla.protocol.records import parse_header
+from ottla.protocol.records import HEADER_BYTES, parse_header
 from ottla.simulation.node import LOG_DIR
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ottla.simulation.whole_node import WholeNode
 
 OFFSETS_TOPIC = "__consumer_offsets"
-BATCH_HEADER = 61
 SHARE = 0.7
 """Of the seeds of whole nodes that have such faults at all."""
 LARGEST_JUMP_MS = 600_000
@@ -215,11 +214,11 @@ class RareFaults:
 def _places(file: FakeFile) -> list[tuple[FakeFile, int, int]]:
     """Where the records of each batch are."""
     places, at, data = [], 0, bytes(file.data)
-    while at + BATCH_HEADER < len(data):
+    while at + HEADER_BYTES < len(data):
         size = parse_header(data, at).size
         if at + size > len(data):
             break
-        places.append((file, at + BATCH_HEADER, at + size))
+        places.append((file, at + HEADER_BYTES, at + size))
         at += size
     return places
 

@@ -18,6 +18,7 @@ from ottla.protocol.generated.find_coordinator_request import FindCoordinatorReq
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import (
+    HEADER_BYTES,
     ControlType,
     SimpleRecord,
     build_batch,
@@ -38,7 +39,6 @@ TRANSACTIONAL_ID = "payments"
 TOPIC = "x1"
 _PRODUCE_VERSION = 11
 """The last version before the broker adds partitions by itself."""
-_BATCH_HEADER = 61
 
 
 class TransactionalWork:
@@ -162,7 +162,7 @@ class TransactionalWork:
     def _deliver(self, key: Key, data: bytes, aborted: list[tuple[int, int]]) -> None:
         """As a consumer with `read_committed` does it."""
         at, aborting = 0, set[int]()
-        while at + _BATCH_HEADER <= len(data):
+        while at + HEADER_BYTES <= len(data):
             header = parse_header(data, at)
             if at + header.size > len(data):
                 return

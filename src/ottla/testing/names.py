@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ottla.testing.broker import Broker
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-_MOST = 200
+_LONGEST_PREFIX = 200
 
 
 def fresh_name(prefix: str) -> str:
     """`prefix` and eight random digits: unique among the workers of pytest-xdist too."""
-    return f"{_NOT_IN_NAMES.sub('-', prefix)[:_MOST]}-{secrets.token_hex(4)}"
+    return f"{_NOT_IN_NAMES.sub('-', prefix)[:_LONGEST_PREFIX]}-{secrets.token_hex(4)}"
 
 
 class Namespace:

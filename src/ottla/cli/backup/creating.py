@@ -36,9 +36,10 @@ def create_backup(
     topics = [topic for topic in metadata.topics if not topic.error_code and not topic.is_internal]
     manifest.groups, manifest.acls, manifest.users = _groups(cluster), _acls(cluster), _users(cluster)
     for topic in sorted(topics, key=lambda topic: topic.name or ""):
-        saved_topic = _topic(cluster, topic)
+        saved_topic, is_compacted = _topic(cluster, topic)
         manifest.topics.append(saved_topic)
-        for partition in _partitions(cluster, topic, saved_topic, earlier):
+        # A file of a compacted topic has keys whose tombstones the cleaner may have removed since.
+        for partition in _partitions(cluster, topic, saved_topic, [] if is_compacted else earlier):
             saved_topic.partitions.append(partition)
             folder = f"data/{saved_topic.topic_id}/{partition.index}"
             progress(f"{saved_topic.name}-{partition.index}")
@@ -49,7 +50,8 @@ def create_backup(
     return manifest
 
 
-def _topic(cluster: Cluster, topic: MetadataResponseTopic) -> SavedTopic:
+def _topic(cluster: Cluster, topic: MetadataResponseTopic) -> tuple[SavedTopic, bool]:
+    """The topic without its partitions, and whether the topic is compacted, by its own setting or by that of the brokers."""
     from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.model.config_source import ConfigSource
 
@@ -57,7 +59,9 @@ def _topic(cluster: Cluster, topic: MetadataResponseTopic) -> SavedTopic:
     rows = describe_configs(cluster, ConfigResourceType.TOPIC, [name])[name]
     configs = {row.name: row.value or "" for row in rows if row.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG}
     replicas = max((len(row.replica_nodes) for row in topic.partitions), default=1)
-    return SavedTopic(name=name, topic_id=uuid_to_str(topic.topic_id), replicas=replicas, configs=configs)
+    is_compacted = any(row.name == "cleanup.policy" and "compact" in (row.value or "") for row in rows)
+    saved_topic = SavedTopic(name=name, topic_id=uuid_to_str(topic.topic_id), replicas=replicas, configs=configs)
+    return saved_topic, is_compacted
 
 
 def _partitions(
@@ -76,8 +80,7 @@ def _partitions(
                 raise answer
         first, last = getattr(start, "offset", 0), getattr(end, "offset", 0)
         partition = SavedPartition(index=place[1], start=first, end=max(first, last))
-        if not saved_topic.compacted:  # an old file has keys whose tombstones the cleaner may have removed since
-            _use_earlier(cluster, saved_topic, partition, earlier)
+        _use_earlier(cluster, saved_topic, partition, earlier)
         partitions.append(partition)
     return partitions
 

@@ -50,10 +50,6 @@ class SavedTopic:
     configs: dict[str, str]
     partitions: list[SavedPartition] = field(default_factory=list)
 
-    @property
-    def compacted(self) -> bool:
-        return "compact" in self.configs.get("cleanup.policy", "")
-
 
 @dataclass(slots=True, kw_only=True)
 class Manifest:

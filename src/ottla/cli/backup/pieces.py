@@ -1,4 +1,4 @@
-"""What a restore writes: the batches of a partition without offsets that no reader sees.
+"""What a restore writes of a partition: the batches that readers of committed records get, in pieces without holes.
 
 A batch stays byte-equal behind its header if all its records remain. The header loses the producer: a new cluster refuses
 producers and transactions that it does not have. Records of aborted transactions, markers and compacted records are holes.

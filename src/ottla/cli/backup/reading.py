@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.backup.manifest import BackupError, SavedPartition, SavedSegment
 from ottla.client.errors import check
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.protocol.records_header import BatchHeader, crc_matches, iterate_batches
@@ -46,7 +46,7 @@ def save_partition(
     position = partition.segments[-1].end if partition.segments else partition.start
     segment = _OpenSegment(position)
     while position < partition.end:
-        answer = _fetch(cluster, topic, partition.index, position)
+        answer = _fetch(cluster, topic, partition.index, position, partition.end)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > position:
             position = partition.start = min(answer.log_start_offset, partition.end)  # retention was faster
             partition.segments.clear()
@@ -98,7 +98,11 @@ def _batches(answer: PartitionData, topic: str, start: int, end: int) -> Iterato
         yield bytes(records[at : at + header.size]), header
 
 
-def _fetch(cluster: Cluster, topic: str, partition: int, offset: int) -> PartitionData:
+def _fetch(cluster: Cluster, topic: str, partition: int, offset: int, end: int) -> PartitionData:
+    """Records from `offset` on. An answer without records means that the log has none up to `end`.
+
+    A new leader may have a lower last stable offset for a moment. Its empty answer is no proof, so the fetch is repeated.
+    """
     from ottla.client.topics import leaders_of
 
     request = FetchRequest(
@@ -122,6 +126,11 @@ def _fetch(cluster: Cluster, topic: str, partition: int, offset: int) -> Partiti
         row = answer.responses[0].partitions[0]
         if row.error_code and ErrorCode(row.error_code).retriable:
             check(row.error_code)
+        if not row.error_code and not row.records and row.last_stable_offset < end:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"{topic}-{partition}: the leader has committed the log up to {row.last_stable_offset}, not up to {end}",
+            )
         return row
 
     return cluster.retried("fetch", attempt)

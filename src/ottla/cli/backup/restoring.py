@@ -95,7 +95,7 @@ def _refuse_holes(store: BackupStore, manifest: Manifest, max_holes: int) -> Non
             if holes > max_holes:
                 raise BackupError(
                     f"{topic.name}-{partition.index} has {holes:,} offsets without a record (compaction, transactions), and "
-                    f"--max-holes is {max_holes:,}: each needs a request or two, so allow more only with time"
+                    f"--max-holes is {max_holes:,}: each needs four requests, so a higher --max-holes takes longer"
                 )
 
 

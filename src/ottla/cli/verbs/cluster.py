@@ -1,7 +1,7 @@
-"""`ottla cluster`: who is in it, how the quorum is, and moving partitions between nodes.
+"""`ottla cluster`: its nodes, its quorum, and moves of partitions between nodes.
 
-Moves are asked for a few at a time and watched until they are done. What is left to do is always read from the cluster
-itself, so an interrupted command goes on where it was when it is called again.
+The command requests a few moves at a time and waits until they are done. The remaining moves are always read from the
+cluster, so a repeated command continues where an interrupted command stopped.
 """
 
 from __future__ import annotations

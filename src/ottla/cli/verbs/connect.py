@@ -85,7 +85,7 @@ def run(
 
 
 def _words_again(path: str, bootstrap_servers: str, properties: tuple[str, ...], state: str | None) -> list[str]:
-    """How to start this one connector again."""
+    """The command line that starts this connector alone."""
     words = [os.path.abspath(path), "--bootstrap-servers", bootstrap_servers]
     for pair in properties:
         words += ["--property", pair]

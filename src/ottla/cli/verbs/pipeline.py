@@ -150,9 +150,10 @@ def switch(
     output: str,
     **options: Any,
 ) -> None:
-    r"""Go over to the version of FILE that a backfill made: run it, wait until it has caught up, stop the old one.
+    r"""Replace the running version of a pipeline by the version of FILE that `backfill` made.
 
-    Old outputs stay as they are; readers go over to the new names, which are printed.
+    The command starts the new version, waits until that version has caught up, and stops the old version. Old outputs stay
+    as they are. Point readers to the names of the new outputs, which the command prints.
 
     \b
     Example:

@@ -28,7 +28,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
     show_default=True,
     help="Replicas of a new topic.",
 )
-@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="Largest schema.")
+@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="Largest schema, in bytes.")
 @property_option("Kafka client property, visible in the process list; may be repeated.")
 @click.option(
     "--client-property", "former_properties", multiple=True, hidden=True, help="The former name of --property."
@@ -45,7 +45,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
 @click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
               help="File with the secret that all instances share.")  # fmt: skip
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-              help="Host name clients may use, or .example.org.")  # fmt: skip
+              help="Host name that clients may use, or .example.org for all its hosts; may be repeated.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust for forwarded writes.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(

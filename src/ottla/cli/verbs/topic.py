@@ -21,7 +21,7 @@ NAME_RULE = re.compile(
 
 
 def advised_partitions(brokers: int) -> int:
-    """3 for each broker of a small cluster (< 6), 2 for each of a large one (> 12), and between the two in between."""
+    """3 for each broker of a small cluster (< 6), 2 for each broker of a large cluster (> 12), at least 15 in between."""
     if brokers < 6:
         return 3 * brokers
     return 2 * brokers if brokers > 12 else max(15, 2 * brokers)

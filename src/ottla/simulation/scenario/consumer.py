@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.records import iterate_records, parse_header
+from ottla.protocol.records import HEADER_BYTES, iterate_records, parse_header
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from ottla.simulation.scenario.batches import record_id_of
 from ottla.simulation.scenario.keys import ISOLATIONS
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _WAIT_MS = 500
 _FETCH_BYTES = 1 << 20
 _TIMEOUT_MS = 30_000.0
-_HEADER_BYTES = 61
 _EARLIEST, _LATEST = -2, -1
 
 
@@ -106,7 +105,7 @@ class PartitionReader:
 
     def _on_records(self, data: bytes) -> None:
         at = 0
-        while at + _HEADER_BYTES <= len(data):  # the last batch may be cut off
+        while at + HEADER_BYTES <= len(data):  # the last batch may be cut off
             header = parse_header(data, at)
             if at + header.size > len(data):
                 return

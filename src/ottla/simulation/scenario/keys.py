@@ -88,7 +88,7 @@ FAULT = (
         doc="When the fault happens."),
     ScenarioKey(name="kind", field="kind", read=text, accepts="a kind of the next table", required=True, doc="What happens."),
     ScenarioKey(name="target", field="target", read=text, accepts="nodes or a partition", default="none",
-        doc="Where the fault happens; see below."),
+        doc="Where the fault happens: a node or a partition, as above."),
     ScenarioKey(name="peer", field="peer", read=text, accepts="nodes", default="none", doc="The other side of a partition."),
     ScenarioKey(name="for", field="for_ms", read=duration(1.0, _LATEST_MS), accepts="a time", default="until a later fault",
         doc="The fault ends by itself after this time."),
