@@ -25,7 +25,7 @@ from ottla.controller.state import ControllerRequestContext, ControllerSettings,
 from ottla.env.config.load import load
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import SUPPORTED_FEATURES
-from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.metadata.image import RECOVERING, BrokerRegistration, MetadataImage
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord
 from ottla.metadata.replay import replay_all
 from ottla.model.errors import ErrorCode, KafkaError
@@ -207,6 +207,37 @@ def test_an_unclean_restart_costs_the_eligibility(cluster: Cluster) -> None:
     clean = cluster.partition("t").elr[0]
     cluster.register(clean, previous_epoch=cluster.state.image.brokers[clean].epoch)
     assert clean in cluster.partition("t").elr
+
+
+def test_a_partition_has_a_leader_again_after_all_its_replicas_were_killed() -> None:
+    """The last ISR lost its leader before its last member: no leader is the last known leader (simulator, seed 36)."""
+    cluster = Cluster()
+    cluster.join(1, 2, 3, directories=2)
+    cluster.create("t", 1, 3)
+    leader = cluster.partition("t").leader
+    topic_id = cluster.state.image.topics_by_name["t"].id
+    other, last = sorted({1, 2, 3} - {leader})
+    assigned = DirectoryData(directory(last), [TopicData(topic_id, [PartitionData(0)])])
+    cluster.ask(AssignReplicasToDirsRequest(last, cluster.state.image.brokers[last].epoch, [assigned]))
+    cluster.beat(last, offline=[directory(last)])
+    isr = [BrokerState(broker_id) for broker_id in (leader, other, last)]
+    data = AlterPartitionData(
+        0, cluster.partition("t").leader_epoch, [], isr, 0, cluster.partition("t").partition_epoch
+    )
+    epoch = cluster.state.image.brokers[leader].epoch
+    answer = cluster.ask(AlterPartitionRequest(leader, epoch, [AlterPartitionTopic(topic_id, [data])]))
+    assert answer.topics[0].partitions[0].isr == [leader, other, last]
+    cluster.clock.now += 10_000
+    cluster.register(leader, directories=2)
+    cluster.register(other, directories=2)
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (NO_NODE, (last,))
+    cluster.register(last, directories=2)
+    dead = cluster.partition("t")
+    assert (dead.leader, dead.isr, dead.elr, dead.last_known_elr) == (NO_NODE, (), (), (last,))
+    for broker_id in (leader, other, last):
+        cluster.beat(broker_id)
+    back = cluster.partition("t")
+    assert (back.leader, back.isr, back.leader_recovery_state) == (last, (last,), RECOVERING)
 
 
 def test_another_incarnation_waits_for_the_session_to_end(cluster: Cluster) -> None:

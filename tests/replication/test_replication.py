@@ -57,6 +57,26 @@ def test_acks_all_waits_for_every_replica_in_sync(tmp_path: Path) -> None:
     assert set(ends.values()) == {1}
 
 
+def test_a_waiter_is_called_once_although_the_response_of_another_waiter_appends(tmp_path: Path) -> None:
+    """A connection whose batch is acknowledged appends its next batch in the same call (simulator, seed 94)."""
+    cluster = started(tmp_path)
+    cluster.create_topic("t", factor=1)
+    leader = cluster.nodes[cluster.leader("t")]
+    cluster.run_until(lambda: "t" in leader.replicas.by_name)
+    partition = leader.replicas.get("t", 0)
+    codes: list[tuple[str, int]] = []
+
+    def append_next(code: ErrorCode) -> None:
+        codes.append(("first", code))
+        leader.produce("t", b"next")
+
+    partition.when_committed(1, append_next)
+    partition.when_committed(1, lambda code: codes.append(("second", code)))
+    leader.produce("t", b"x")
+    assert sorted(codes) == [("first", 0), ("second", 0)]
+    assert partition.log.high_watermark == 2
+
+
 def test_followers_learn_the_high_watermark_soon(tmp_path: Path) -> None:
     """Not only with the next records or after replica.fetch.wait.max.ms (500 ms)."""
     cluster = started(tmp_path)

@@ -139,8 +139,12 @@ class PartitionChange:
         if not self.elr_enabled:
             return
         last_known_elr = self.partition.last_known_elr
-        if record.isr is not None and not record.isr and last_known_elr != (self.partition.leader,):
-            record.last_known_elr = [self.partition.leader]
+        if record.isr is not None and not record.isr:
+            # Without a leader, the last ISR has every committed record. Apache Kafka 4.3 records -1 there, so that the
+            # partition stays without a leader until an admin elects one.
+            last_leader = self.partition.leader if self.partition.has_leader else self.partition.isr[0]
+            if last_known_elr != (last_leader,):
+                record.last_known_elr = [last_leader]
         elif last_known_elr and (record.leader >= 0 or (self.partition.has_leader and record.leader != NO_NODE)):
             record.last_known_elr = []
 

@@ -324,8 +324,10 @@ class Partition:
         self._tail_waiters.pop(key, None)
 
     def _wake_tail(self) -> None:
-        for callback in list(self._tail_waiters.values()):
-            callback()
+        for key in list(self._tail_waiters):
+            callback = self._tail_waiters.get(key)
+            if callback is not None:
+                callback()
 
     def when_committed(self, offset: Offset, callback: Callable[[ErrorCode], None]) -> object:
         """Call `callback` once: with NONE when enough replicas have committed the log below `offset`, or with the error.
@@ -378,8 +380,11 @@ class Partition:
         self.watch(key, check)
 
     def _notify(self) -> None:
-        for callback in list(self._waiters.values()):
-            callback()
+        # A callback may remove other waiters: a response lets its connection append the next batch, which calls them too.
+        for key in list(self._waiters):
+            callback = self._waiters.get(key)
+            if callback is not None:
+                callback()
 
     def stop(self, event: PartitionEvent) -> None:
         """The replica is removed or its disk failed: every waiter checks the partition again and gets an error."""
