@@ -214,3 +214,19 @@ def test_a_marker_that_comes_late_keeps_its_offset(monkeypatch: pytest.MonkeyPat
         writer.write(0, 4, [Piece(1, 1, batch), Piece(2, 1, batch)])
         assert end_offsets(cluster, [("holes", 0)]) == {("holes", 0): 4}
         assert [record.offset for record in target.records("holes")] == [1, 2]
+
+
+def test_a_wrong_name_makes_no_folder(tmp_path: Path) -> None:
+    assert call("backup", "list", str(tmp_path / "wrong"), "-o", "json") == "[]\n"
+    assert "has no backup" in call("backup", "verify", str(tmp_path / "wrong"), code=1)
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_rules_that_the_cluster_cannot_have_are_named(tmp_path: Path) -> None:
+    """All else is restored, and a second restore would be refused."""
+    row = [2, "x", 3, "User:a", "*", 3, 3]
+    store = BackupStore(str(tmp_path))
+    store.save(Manifest(name="9", cluster_id="c", complete=True, acls=[row]))
+    with Broker() as target:
+        told = call("backup", "restore", str(tmp_path), "-b", target.bootstrap_servers)
+    assert "not restored: 1 ACLs: the cluster has no authorizer" in told

@@ -246,9 +246,7 @@ def test_delete_records_reaches_every_replica(tmp_path: Path) -> None:
     assert {n.replicas.get("t", 0).log.log_start_offset for n in cluster.nodes.values()} == {4}
 
 
-def test_delete_records_is_refused_when_it_fails_the_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delete_records_is_refused_when_it_fails_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint of epochs is written before that of the starts, which then skips the failed directory."""
     cluster = started(tmp_path)
     with_topic(cluster)

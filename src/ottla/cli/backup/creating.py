@@ -25,6 +25,7 @@ def create_backup(
     cluster: Cluster, store: BackupStore, progress: Callable[[str], None] = lambda _text: None
 ) -> Manifest:
     """A new backup, or the rest of an interrupted one. Files of earlier backups of the same topics are used again."""
+    store.make()
     with store.locked():
         return _create(cluster, store, progress)
 

@@ -114,7 +114,7 @@ def _check(topic: SavedTopic) -> None:
             raise ValueError(f"{topic.name}-{partition.index} has the offsets {partition.start} to {partition.end}")
         for segment in partition.segments:
             if not _FILE.fullmatch(segment.file):
-                raise ValueError(f"{segment.file} is no name of a file of a backup")
+                raise ValueError(f"{segment.file} does not name a file of a backup")
             if any(len(row) != len(("producer", "first offset")) for row in segment.aborted):
                 raise ValueError(f"{segment.file} has aborted transactions without a producer and an offset")
 

@@ -19,9 +19,13 @@ class BackupStore:
     def __init__(self, text: str) -> None:
         self._location = locate(text)
         self.text = text
+        self._files, self._root = self._location.file_system()
+
+    def make(self) -> None:
+        """Only a new backup makes the folder: to read a backup under a wrong name leaves nothing behind."""
         if self._location.is_local:
             os.makedirs(self._location.uri, mode=0o700, exist_ok=True)
-        self._files, self._root = self._location.make_folder()
+        self._location.make_folder()
 
     def read(self, name: str) -> bytes | None:
         """None if the file does not exist."""

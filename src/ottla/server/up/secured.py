@@ -89,7 +89,7 @@ class SecureFolder:
             raise StartupError(f"cannot prepare {self._folder}: {error}") from error
 
     def _refuse_files_of_others(self) -> None:
-        """Raises ValueError: whoever prepared the folder knows the password and the key of the authority."""
+        """Raises ValueError: a stranger who prepared the folder knows the password and the key."""
         for path in (self._folder, *self._folder.iterdir()):
             if path.is_symlink() or path.lstat().st_uid != os.geteuid():
                 raise ValueError(f"{path} is a link, or of a different user: remove the file, or choose another --dir")
