@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.log.epoch_cache import EpochCache
 from ottla.metadata.image import RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.config_record import ConfigRecord
@@ -261,6 +264,25 @@ def test_delete_records_reaches_every_replica(tmp_path: Path) -> None:
     cluster.run_until(lambda: bool(answers))
     assert answers[0].topics[0].partitions[0].low_watermark == 4
     assert {n.replicas.get("t", 0).log.log_start_offset for n in cluster.nodes.values()} == {4}
+
+
+def test_delete_records_is_refused_when_it_fails_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint of epochs is written before that of the starts, which then skips the failed directory."""
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    results = [Result(leader.produce("t", b"%d" % i)) for i in range(10)]
+    cluster.run_until(lambda: all(r.acked for r in results))
+    epochs, write = leader.replicas.get("t", 0).log.epochs, EpochCache.write
+
+    def failing(self: EpochCache) -> None:
+        if self is epochs:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        write(self)
+
+    monkeypatch.setattr(EpochCache, "write", failing)
+    result = leader.delete_records("t", 4).topics[0].partitions[0]
+    assert (ErrorCode(result.error_code), result.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def handle(
         topics.setdefault(name, DeleteRecordsTopicResult(name, [])).partitions.append(result)
     refusing = context.broker.replicas.checkpoint_log_start_offsets()
     for deletion in deletions:
-        if deletion.partition.log.log_dir in refusing:
+        log_dir = deletion.partition.log.log_dir
+        if log_dir in refusing or log_dir.offline:  # a deletion itself may have failed the directory
             deletion.refuse(ErrorCode.KAFKA_STORAGE_ERROR)  # a crash would restore the records
     waiting = [deletion for deletion in deletions if deletion.waits]
     response = DeleteRecordsResponse(topics=list(topics.values()))

@@ -25,6 +25,12 @@ def create_backup(
     cluster: Cluster, store: BackupStore, progress: Callable[[str], None] = lambda _text: None
 ) -> Manifest:
     """A new backup, or the rest of an interrupted one. Files of earlier backups of the same topics are used again."""
+    store.make()
+    with store.locked():
+        return _create(cluster, store, progress)
+
+
+def _create(cluster: Cluster, store: BackupStore, progress: Callable[[str], None]) -> Manifest:
     earlier = store.manifests()
     name = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
     if earlier and not earlier[-1].complete:
@@ -36,10 +42,9 @@ def create_backup(
     topics = [topic for topic in metadata.topics if not topic.error_code and not topic.is_internal]
     manifest.groups, manifest.acls, manifest.users = _groups(cluster), _acls(cluster), _users(cluster)
     for topic in sorted(topics, key=lambda topic: topic.name or ""):
-        saved_topic, is_compacted = _topic(cluster, topic)
+        saved_topic = _topic(cluster, topic)
         manifest.topics.append(saved_topic)
-        # A file of a compacted topic has keys whose tombstones the cleaner may have removed since.
-        for partition in _partitions(cluster, topic, saved_topic, [] if is_compacted else earlier):
+        for partition in _partitions(cluster, store, topic, saved_topic, earlier):
             saved_topic.partitions.append(partition)
             folder = f"data/{saved_topic.topic_id}/{partition.index}"
             progress(f"{saved_topic.name}-{partition.index}")
@@ -50,8 +55,7 @@ def create_backup(
     return manifest
 
 
-def _topic(cluster: Cluster, topic: MetadataResponseTopic) -> tuple[SavedTopic, bool]:
-    """The topic without its partitions, and whether the topic is compacted, by its own setting or by that of the brokers."""
+def _topic(cluster: Cluster, topic: MetadataResponseTopic) -> SavedTopic:
     from ottla.client.configs import ConfigResourceType, describe_configs
     from ottla.model.config_source import ConfigSource
 
@@ -59,13 +63,21 @@ def _topic(cluster: Cluster, topic: MetadataResponseTopic) -> tuple[SavedTopic, 
     rows = describe_configs(cluster, ConfigResourceType.TOPIC, [name])[name]
     configs = {row.name: row.value or "" for row in rows if row.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG}
     replicas = max((len(row.replica_nodes) for row in topic.partitions), default=1)
-    is_compacted = any(row.name == "cleanup.policy" and "compact" in (row.value or "") for row in rows)
-    saved_topic = SavedTopic(name=name, topic_id=uuid_to_str(topic.topic_id), replicas=replicas, configs=configs)
-    return saved_topic, is_compacted
+    return SavedTopic(
+        name=name,
+        topic_id=uuid_to_str(topic.topic_id),
+        replicas=replicas,
+        configs=configs,
+        compacted=any(row.name == "cleanup.policy" and "compact" in (row.value or "") for row in rows),
+    )
 
 
 def _partitions(
-    cluster: Cluster, topic: MetadataResponseTopic, saved_topic: SavedTopic, earlier: list[Manifest]
+    cluster: Cluster,
+    store: BackupStore,
+    topic: MetadataResponseTopic,
+    saved_topic: SavedTopic,
+    earlier: list[Manifest],
 ) -> list[SavedPartition]:
     from ottla.client.offsets import list_offsets
 
@@ -80,17 +92,22 @@ def _partitions(
                 raise answer
         first, last = getattr(start, "offset", 0), getattr(end, "offset", 0)
         partition = SavedPartition(index=place[1], start=first, end=max(first, last))
-        _use_earlier(cluster, saved_topic, partition, earlier)
+        if not saved_topic.compacted:  # an old file has keys whose tombstones the cleaner may have removed since
+            _use_earlier(cluster, store, saved_topic, partition, earlier)
         partitions.append(partition)
     return partitions
 
 
-def _use_earlier(cluster: Cluster, topic: SavedTopic, partition: SavedPartition, earlier: list[Manifest]) -> None:
-    """Takes over the segments of the newest backup, if the log still has their history."""
+def _use_earlier(
+    cluster: Cluster, store: BackupStore, topic: SavedTopic, partition: SavedPartition, earlier: list[Manifest]
+) -> None:
+    """Takes over the segments of the newest backup, if the log still has their history and the folder their files."""
     from ottla.tables.topics import TopicMetadata
 
     for manifest in reversed(earlier):
         before = manifest.partition(topic.topic_id, partition.index)
+        if manifest.compacted(topic.topic_id):
+            return
         if before is None or not before.segments:
             continue
         last = before.segments[-1]
@@ -100,7 +117,9 @@ def _use_earlier(cluster: Cluster, topic: SavedTopic, partition: SavedPartition,
         with TopicMetadata(cluster.settings) as metadata:
             if metadata.epoch_ends({place: last.epoch})[place] < last.end:
                 return  # a leader with an older log was elected, and the log was cut
-        partition.segments = [segment for segment in before.segments if segment.end > partition.start]
+        segments = [segment for segment in before.segments if segment.end > partition.start]
+        if all(store.size(segment.file) == segment.size for segment in segments):
+            partition.segments = segments
         return
 
 

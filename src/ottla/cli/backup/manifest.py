@@ -9,12 +9,15 @@ A manifest is written again after each partition. A reader of the format refuses
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ottla.model.user_error import UserError
 
 FORMAT = 1
+_FILE = re.compile(r"data/[A-Za-z0-9_-]{1,64}/[0-9]{1,10}/[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{1,64}\.log")
+_MAX_OFFSET = 2**63 - 1
 
 
 class BackupError(UserError):
@@ -48,6 +51,8 @@ class SavedTopic:
     topic_id: str
     replicas: int
     configs: dict[str, str]
+    compacted: bool = False
+    """By its own setting or the brokers' default."""
     partitions: list[SavedPartition] = field(default_factory=list)
 
 
@@ -73,6 +78,9 @@ class Manifest:
     def segments(self) -> list[SavedSegment]:
         return [segment for topic in self.topics for partition in topic.partitions for segment in partition.segments]
 
+    def compacted(self, topic_id: str) -> bool:
+        return any(topic.compacted for topic in self.topics if topic.topic_id == topic_id)
+
     def partition(self, topic_id: str, index: int) -> SavedPartition | None:
         for topic in self.topics:
             if topic.topic_id == topic_id:
@@ -90,9 +98,25 @@ def manifest_of(content: bytes, where: str) -> Manifest:
             SavedTopic(**{**topic, "partitions": [_partition(partition) for partition in topic["partitions"]]})
             for topic in tree.pop("topics")
         ]
+        for topic in topics:
+            _check(topic)
         return Manifest(topics=topics, **tree)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BackupError(f"{where} is not the manifest of a backup: {problem}") from problem
+
+
+def _check(topic: SavedTopic) -> None:
+    """Raises ValueError: a manifest may be damaged, or from a stranger."""
+    if [partition.index for partition in topic.partitions] != list(range(len(topic.partitions))):
+        raise ValueError(f"the partitions of {topic.name} are not 0 to {len(topic.partitions) - 1}")
+    for partition in topic.partitions:
+        if not 0 <= partition.start <= partition.end <= _MAX_OFFSET:
+            raise ValueError(f"{topic.name}-{partition.index} has the offsets {partition.start} to {partition.end}")
+        for segment in partition.segments:
+            if not _FILE.fullmatch(segment.file):
+                raise ValueError(f"{segment.file} does not name a file of a backup")
+            if any(len(row) != len(("producer", "first offset")) for row in segment.aborted):
+                raise ValueError(f"{segment.file} has aborted transactions without a producer and an offset")
 
 
 def _partition(tree: dict[str, Any]) -> SavedPartition:

@@ -40,7 +40,10 @@ class Piece(NamedTuple):
 
 def segment_content(store: BackupStore, segment: SavedSegment) -> bytes:
     """Raises BackupError if the file is missing or differs from what was written."""
-    content = store.read(segment.file)
+    size = store.size(segment.file)
+    if size is not None and size != segment.size:  # before the content is read: the file may be huge
+        raise BackupError(f"{segment.file} is damaged: {size:,} bytes instead of {segment.size:,}")
+    content = None if size is None else store.read(segment.file)
     if content is None:
         raise BackupError(f"{segment.file} is missing")
     if len(content) != segment.size or hashlib.sha256(content).hexdigest() != segment.sha256:

@@ -46,7 +46,7 @@ def save_partition(
     position = partition.segments[-1].end if partition.segments else partition.start
     segment = _OpenSegment(position)
     while position < partition.end:
-        answer = _fetch(cluster, topic, partition.index, position, partition.end)
+        answer = _fetch(cluster, topic, partition, position)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > position:
             position = partition.start = min(answer.log_start_offset, partition.end)  # retention was faster
             partition.segments.clear()
@@ -73,7 +73,7 @@ def _stored(store: BackupStore, folder: str, segment: _OpenSegment, end: int) ->
     digest = hashlib.sha256(content).hexdigest()
     # With its checksum in its name a file is never changed: an earlier backup may use the file too.
     file = f"{folder}/{segment.first}-{end}-{digest[:_NAME_DIGITS]}.log"
-    if store.size(file) != len(content):
+    if store.size(file) != len(content) or store.read(file) != content:
         store.write(file, content)
     return SavedSegment(
         file=file,
@@ -98,11 +98,7 @@ def _batches(answer: PartitionData, topic: str, start: int, end: int) -> Iterato
         yield bytes(records[at : at + header.size]), header
 
 
-def _fetch(cluster: Cluster, topic: str, partition: int, offset: int, end: int) -> PartitionData:
-    """Records from `offset` on. An answer without records means that the log has none up to `end`.
-
-    A new leader may have a lower last stable offset for a moment. Its empty answer is no proof, so the fetch is repeated.
-    """
+def _fetch(cluster: Cluster, topic: str, partition: SavedPartition, offset: int) -> PartitionData:
     from ottla.client.topics import leaders_of
 
     request = FetchRequest(
@@ -113,23 +109,26 @@ def _fetch(cluster: Cluster, topic: str, partition: int, offset: int, end: int) 
         session_epoch=_NO_SESSION,
         topics=[
             FetchTopic(
-                topic, partitions=[FetchPartition(partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)]
+                topic,
+                partitions=[FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)],
             )
         ],
     )
 
     def attempt(deadline: float) -> PartitionData:
         del deadline  # each call has its own
-        leader = leaders_of(cluster, [topic])[topic, partition]
+        leader = leaders_of(cluster, [topic])[topic, partition.index]
         answer = cluster.node_attempt(leader, request, FetchResponse, _BY_NAME)
         check(answer.error_code)
+        if not answer.responses:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "a quota delays the records")
         row = answer.responses[0].partitions[0]
         if row.error_code and ErrorCode(row.error_code).retriable:
             check(row.error_code)
-        if not row.error_code and not row.records and row.last_stable_offset < end:
+        if not row.error_code and not row.records and row.last_stable_offset < partition.end:
+            # A new leader has the records, but does not know yet that they are committed. They are no hole.
             raise KafkaError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                f"{topic}-{partition}: the leader has committed the log up to {row.last_stable_offset}, not up to {end}",
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition.index} ends before offset {partition.end:,}"
             )
         return row
 

@@ -15,7 +15,7 @@ from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, alter_
 from ottla.client.groups import commit_offsets
 from ottla.client.topics import create_topic
 from ottla.model.acls import Operation, PatternType, Permission, ResourceType
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.cli.backup.store import BackupStore
@@ -52,8 +52,10 @@ def restore_backup(
     manifest: Manifest,
     max_holes: int = MAX_HOLES,
     progress: Callable[[str], None] = lambda _text: None,
-) -> None:
-    """Raises BackupError before any change if the backup, the holes of a partition or a topic prevent the restore."""
+) -> list[str]:
+    """What was not restored, and why. Raises BackupError before any change if the backup, the holes of a partition or a
+    topic prevent the restore.
+    """
     if problems := problems_of(store, manifest):
         raise BackupError("\n       ".join(problems))
     metadata = cluster.describe("metadata", None)
@@ -79,7 +81,13 @@ def restore_backup(
             writer.write(partition.start, partition.end, pieces(store, partition))
         alter_configs(cluster, ConfigResourceType.TOPIC, topic.name, _own_settings(topic))
     _restore_groups(cluster, manifest)
-    _restore_acls(cluster, manifest)
+    try:
+        _restore_acls(cluster, manifest)
+    except KafkaError as refusal:
+        if refusal.code != ErrorCode.SECURITY_DISABLED:
+            raise
+        return [f"{len(manifest.acls)} ACLs: the cluster has no authorizer"]
+    return []
 
 
 def _own_settings(topic: SavedTopic) -> list[Change]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.backup.manifest import BackupError
 from ottla.client.cluster import TRANSACTION
 from ottla.client.errors import check
-from ottla.client.offsets import delete_records
+from ottla.client.offsets import delete_records, end_offsets
 from ottla.client.topics import leaders_of
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -50,6 +50,8 @@ class PartitionWriter:
     def write(self, start: int, end: int, pieces: Iterable[Piece]) -> None:
         self._fill_start(start)
         for piece in pieces:
+            if piece.first < self._position:
+                raise BackupError(f"{self._topic}-{self._index}: the backup has the offset {piece.first} twice")
             self._fill_hole(piece.first)
             self._append(piece.batch, piece.record_count)
         self._fill_hole(end)
@@ -88,9 +90,23 @@ class PartitionWriter:
         self._position += count
 
     def _fill_hole(self, end: int) -> None:
+        if self._position >= end:
+            return
         while self._position < end:
             self._mark()
             self._position += 1
+        self._wait_for_markers()
+
+    def _wait_for_markers(self) -> None:
+        """The coordinator answers when the outcome is certain; the last marker comes to the partition after the answer."""
+        place = self._topic, self._index
+        deadline = time.monotonic() + self._cluster.settings.api_timeout_ms / 1000
+        while end_offsets(self._cluster, [place]).get(place, 0) < self._position:
+            if time.monotonic() > deadline:
+                raise BackupError(
+                    f"{self._topic}-{self._index}: the marker before offset {self._position} does not come"
+                )
+            time.sleep(_PAUSE_S)
 
     def _mark(self) -> None:
         """One offset that no reader gets: the marker of an aborted transaction without records."""

@@ -114,7 +114,7 @@ def restore(target: Target, where: str, name: str | None, max_holes: int) -> Non
     store = BackupStore(where)
     manifest = store.manifest(name)
     with target.cluster() as cluster:
-        restore_backup(cluster, store, manifest, max_holes, _progress)
+        left_out = restore_backup(cluster, store, manifest, max_holes, _progress)
     report(
         f"restored {manifest.name}: {len(manifest.topics)} topics, {len(manifest.groups)} groups",
         target.output,
@@ -125,6 +125,8 @@ def restore(target: Target, where: str, name: str | None, max_holes: int) -> Non
             "users": manifest.users,
         },
     )
+    for text in left_out:
+        click.echo(f"not restored: {text}", err=True)
     for user, mechanism in manifest.users:
         click.echo(f"not restored: the password of {user} ({mechanism}): `ottla user add {user}`", err=True)
 

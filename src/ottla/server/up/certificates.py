@@ -1,7 +1,7 @@
 """The certificates of `ottla up --secure`: an authority of this folder alone, and one certificate for its servers.
 
 Private keys never leave the folder, in files that only their owner reads. The authority lasts ten years. The certificate of
-the servers is made again at a start, 30 days before its end.
+the servers is made again at a start: 30 days before its end, or for a new name of the machine.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,33 +34,58 @@ _CLOCK_SLACK = timedelta(hours=1)
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """The whole file or none, for its owner only."""
+    """The whole file or none, also after a power cut; for its owner only."""
     partial = path.with_name(path.name + ".new")
     partial.unlink(missing_ok=True)
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
     partial.replace(path)
 
 
-def prepare_certificates(authority: Path, authority_key: Path, server: Path, host: str) -> None:
-    """Writes the missing files; `server` has the key and the chain."""
-    if not (authority.exists() and authority_key.exists()):
+def prepare_certificates(authority: Path, authority_key: Path, server: Path, hosts: Sequence[str]) -> None:
+    """Writes the missing files; `server` has the key and the chain.
+
+    Clients have copies of `authority`, so that file is never made again, also without its key. A certificate of a different
+    authority is the operator's. Raises ValueError if the certificate must be made and the key is missing or of no use.
+    """
+    if not authority.exists():
         server.unlink(missing_ok=True)
         key, certificate = _authority()
         write_private(authority_key, _pem(key))
         write_private(authority, certificate.public_bytes(Encoding.PEM))
-    if server.exists() and _lasts(server):
-        return
     issuer = x509.load_pem_x509_certificate(authority.read_bytes())
-    issuer_key = load_pem_private_key(authority_key.read_bytes(), None)
-    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
-        raise TypeError(f"{authority_key} holds no key of an elliptic curve")
-    key, certificate = _server(issuer, issuer_key, host)
+    names = _server_names(hosts)
+    if server.exists():
+        present = x509.load_pem_x509_certificate(server.read_bytes())
+        present_names = _names_of(present)
+        if present.issuer != issuer.subject or (_lasts(present) and set(names) <= set(present_names)):
+            return
+        names = list(dict.fromkeys([*present_names, *names]))
+    key, certificate = _server(issuer, _issuer_key(issuer, authority_key), names)
     write_private(server, _pem(key) + certificate.public_bytes(Encoding.PEM))
 
 
-def _lasts(server: Path) -> bool:
-    certificate = x509.load_pem_x509_certificate(server.read_bytes())
+def _issuer_key(issuer: x509.Certificate, authority_key: Path) -> ec.EllipticCurvePrivateKey:
+    if not authority_key.exists():
+        raise ValueError(
+            f"a certificate must be made, and {authority_key} is missing: put the file back for this start"
+        )
+    key = load_pem_private_key(authority_key.read_bytes(), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
+        raise ValueError(f"{authority_key} is not the key of the authority")
+    return key
+
+
+def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return []
+
+
+def _lasts(certificate: x509.Certificate) -> bool:
     return certificate.not_valid_after_utc - datetime.now(UTC) > timedelta(days=_RENEW_DAYS)
 
 
@@ -110,7 +136,7 @@ def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
 
 
 def _server(
-    issuer: x509.Certificate, issuer_key: ec.EllipticCurvePrivateKey, host: str
+    issuer: x509.Certificate, issuer_key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName]
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -121,16 +147,16 @@ def _server(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(usages, critical=False)
-        .add_extension(x509.SubjectAlternativeName(_server_names(host)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(issuer_key, SHA256())
     )
     return key, certificate
 
 
-def _server_names(host: str) -> list[x509.GeneralName]:
+def _server_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
     """Everything by which a client may call a server of this machine."""
     names: list[x509.GeneralName] = []
-    for text in dict.fromkeys([host, "localhost", socket.gethostname(), "127.0.0.1", "::1"]):
+    for text in dict.fromkeys([*hosts, "localhost", socket.gethostname(), "127.0.0.1", "::1"]):
         try:
             names.append(x509.IPAddress(ipaddress.ip_address(text)))
         except ValueError:

@@ -7,6 +7,7 @@ secret is printed, logged, or on a command line; each file that holds a secret i
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 from pathlib import Path
@@ -73,15 +74,25 @@ class SecureFolder:
 
         try:
             self.java.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._refuse_files_of_others()
             self._folder.chmod(0o700)
             if not self.exists:
                 write_private(self._password_file, secrets.token_urlsafe(_PASSWORD_BYTES).encode() + b"\n")
-            prepare_certificates(self.authority, self._authority_key, self.server, host)
+            if not self.password:
+                raise ValueError(f"{self._password_file} is empty: write the password of {ADMIN} into the file")
+            hosts = [host, bootstrap_servers.rpartition(":")[0].strip("[]")]
+            prepare_certificates(self.authority, self._authority_key, self.server, hosts)
             if not self.users.exists():
                 write_private(self.users, f"{ADMIN}:admin:{hash_password(self.password)}\n".encode())
             self._write_clients(bootstrap_servers)
         except (OSError, ValueError, TypeError) as error:
             raise StartupError(f"cannot prepare {self._folder}: {error}") from error
+
+    def _refuse_files_of_others(self) -> None:
+        """Raises ValueError: a stranger who prepared the folder knows the password and the key."""
+        for path in (self._folder, *self._folder.iterdir()):
+            if path.is_symlink() or path.lstat().st_uid != os.geteuid():
+                raise ValueError(f"{path} is a link, or of a different user: remove the file, or choose another --dir")
 
     def _write_clients(self, bootstrap_servers: str) -> None:
         java = {
