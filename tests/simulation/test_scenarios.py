@@ -271,19 +271,19 @@ def test_a_record_that_the_last_leader_lacks_is_lost() -> None:
     )
 
 
-def test_a_record_that_retention_removed_is_not_lost() -> None:
+@pytest.mark.parametrize(("successor_end", "column"), [(6, "deleted"), (5, "lost")], ids=["with it", "without it"])
+@pytest.mark.parametrize("compacted", [True, False], ids=["compaction", "retention"])
+def test_a_deleted_record_is_lost_if_a_leader_began_without_it(
+    successor_end: int, column: str, compacted: bool
+) -> None:
     facts = _facts()
-    facts.partitions["t", 0].committed = [Span(0, 6, 0)]
-    verdict = _judge(facts, FinalLog(leader=2, start=6, end=6, compacted=False))
-    assert (verdict.total("lost"), verdict.total("deleted")) == (0, 1)
-
-
-def test_a_record_that_compaction_removed_is_not_lost() -> None:
-    facts = _facts()
-    facts.partitions["t", 0].committed = [Span(0, 6, 0)]
+    partition = facts.partitions["t", 0]
+    partition.committed = [Span(0, 6, 0)]
+    partition.leaderships[1].start_end = successor_end
     later = StoredRecord(offset=8, epoch=1, id="p:9", key=b"k")
-    verdict = _judge(facts, FinalLog(leader=2, start=0, end=9, compacted=True, records=(later,)))
-    assert (verdict.total("lost"), verdict.total("deleted")) == (0, 1)
+    final = FinalLog(leader=2, start=0 if compacted else 6, end=9, compacted=compacted, records=(later,))
+    verdict = _judge(facts, final)
+    assert {name: verdict.total(name) for name in ("lost", "deleted")} == {"lost": 0, "deleted": 0, column: 1}
 
 
 def test_a_later_record_first_is_reordered() -> None:

@@ -165,6 +165,10 @@ class PartitionFacts:
     def was_committed(self, offset: int, epoch: int) -> bool:
         return any(span.first <= offset < span.end and span.epoch == epoch for span in self.committed)
 
+    def was_cut_off(self, offset: int, epoch: int) -> bool:
+        """Whether a later leader began with a log that ended at or before the offset."""
+        return any(term.epoch > epoch and 0 <= term.start_end <= offset for term in self.leaderships)
+
 
 @dataclass(frozen=True, slots=True)
 class Happening:

@@ -187,10 +187,13 @@ class _Judgement:
         return any(self.verdict.facts.was_committed(append.offset, append.epoch) for append in appends)
 
     def _was_deleted(self, record: SentRecord) -> bool:
-        """By retention or DeleteRecords below the log's start, or by compaction because of a later record of its key."""
-        final = self.verdict.final
+        """By retention or DeleteRecords below the log's start, or by compaction because of a later record of its key. A
+        record that a later leader began without was lost before.
+        """
+        final, partition = self.verdict.final, self.verdict.facts
         for append in self._facts.appends.get(record.id, []):
-            if self.verdict.facts.was_committed(append.offset, append.epoch):
+            was_committed = partition.was_committed(append.offset, append.epoch)
+            if was_committed and not partition.was_cut_off(append.offset, append.epoch):
                 later = self._last_of_key.get(record.key, -1) if record.key is not None else -1
                 if append.offset < final.start or (final.compacted and later > append.offset):
                     return True
