@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Awaitable, Callable
 
@@ -216,3 +217,29 @@ def test_it_comes_back_after_the_node_was_gone() -> None:
         await second.stop()
 
     asyncio.run(main())
+
+
+def test_a_client_that_is_closed_in_its_handshake_leaves_no_connection() -> None:
+    async def scenario() -> None:
+        ended = asyncio.Event()
+        asked = asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(4)
+            asked.set()
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            ended.set()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        client = NodeClient("127.0.0.1", server.sockets[0].getsockname()[1], client_id="tester")
+        request = asyncio.ensure_future(client.send(MetadataRequest()))
+        await asyncio.wait_for(asked.wait(), 30)
+        client.close()
+        with pytest.raises(NodeUnavailable):
+            await request
+        await asyncio.wait_for(ended.wait(), 30)
+        server.close()
+
+    asyncio.run(scenario())

@@ -130,6 +130,9 @@ class NodeClient:
             async with asyncio.timeout(self._connect_timeout):
                 await self._secure_connection(wire)
             wire.check_open()
+        except asyncio.CancelledError:
+            wire.drop("the client is closed")  # else the loop keeps the connection until the other node ends it
+            raise
         except (OSError, TimeoutError, NodeUnavailable, SaslFailure, ValueError) as error:
             wire.drop("no connection")
             self._failed()
