@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from ottla.env import logging
 from ottla.log import log_flush, segment_recovery
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.partition_log import PartitionLog
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.metadata.replay import replay_all
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.delete_records_request import (
     DeleteRecordsPartition,
@@ -265,6 +269,36 @@ def a_leader_without_records_is_a_leader_too() -> None:
     assert len(stage.cluster.replicas.truths[stage.key].leaders) == 3
 
 
+def a_removed_leader_has_committed_its_last_records() -> None:
+    """One event brings the ISR without the silent follower, which commits what waits, and the end of the topic."""
+    stage = Stage(composition=Composition(replicas=2))
+    stage.produce()
+    stage.run(500)
+    leader, acknowledged = stage.leader, len(stage.cluster.records.acked)
+    (follower,) = set(stage.registration.replicas) - {leader.node_id}
+    stage.apart([stage.node(follower)], [leader])
+    stage.produce()
+    stage.run(200)
+    assert len(stage.cluster.records.acked) == acknowledged
+    assert leader.replicas is not None
+    topic_id, index = stage.key
+    image = deepcopy(leader.replicas.context.image)
+    changes = [PartitionChangeRecord(index, topic_id, isr=[leader.node_id]), RemoveTopicRecord(topic_id)]
+
+    def apply() -> None:
+        for record in changes:
+            delta = MetadataDelta()
+            replay_all(image, delta, [record])
+            assert leader.replicas is not None
+            leader.replicas.on_metadata(delta, image)
+        leader.touched = True
+
+    stage.cluster.world.call_later(0, apply)
+    stage.run(200)
+    assert stage.cluster.replicas.exists(stage.key)
+    assert len(stage.cluster.records.acked) == acknowledged + 5
+
+
 SCHEDULES: dict[str, Callable[[], None]] = {
     "a_dead_incarnation_does_not_join_the_isr": a_dead_incarnation_does_not_join_the_isr,
     "a_broker_without_its_disk_does_not_lead": a_broker_without_its_disk_does_not_lead,
@@ -273,6 +307,7 @@ SCHEDULES: dict[str, Callable[[], None]] = {
     "damage_is_seen_when_a_log_is_recovered": damage_is_seen_when_a_log_is_recovered,
     "only_who_has_everything_joins_the_isr": only_who_has_everything_joins_the_isr,
     "a_leader_without_records_is_a_leader_too": a_leader_without_records_is_a_leader_too,
+    "a_removed_leader_has_committed_its_last_records": a_removed_leader_has_committed_its_last_records,
 }
 
 

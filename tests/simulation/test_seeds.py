@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.env import logging
+from ottla.simulation import complaints
 from ottla.simulation.__main__ import main
 from ottla.simulation.cluster import Outcome, run_seed
 from ottla.simulation.network import FakeNetwork, Weather
@@ -141,7 +142,12 @@ def test_a_planted_bug_in_what_touches_data_is_found(capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_planted_bug_of_groups_is_found(name: str, seed: int, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bug for each kind of work; `make mutants` has all."""
+    """One bug for each kind of work; `make mutants` has all. The coordinator logs two owners too: here the ledger must see
+    them.
+    """
+    monkeypatch.setattr(
+        complaints, "OPERATING_ERRORS", {**complaints.OPERATING_ERRORS, "partition.owned_twice": "planted"}
+    )
     GROUP_MUTATIONS[name](monkeypatch)
     assert message in (run_seed(seed).violation or "all promises kept")
 
