@@ -212,7 +212,7 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
             columns[name] = pa.array([row.get(name) for row in rows], types.get(name))
         except (pa.ArrowException, OverflowError) as mixed:
             raise UserError(
-                f"the column {name!r} has values of several types, or out of range ({mixed}): give ottla.read a schema=pyarrow.schema(...), "
-                "or schema='raw' for bytes"
+                f"the column {name!r} has values of several types, or out of range ({mixed}): give ottla.read a schema=pyarrow.schema(...) "
+                "without the column, or schema='raw' for bytes"
             ) from mixed
     return pa.table(columns)
