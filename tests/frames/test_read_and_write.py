@@ -6,8 +6,10 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from socket import socket
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import ottla
+from ottla.frames.records import RecordReader
 from ottla.model import extras
 from ottla.model.user_error import UserError
 from ottla.tables.topics import TableError
@@ -205,3 +208,56 @@ except AttributeError as error:
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "module 'ottla' has no attribute 'reads'\n"
+
+
+def test_json_has_no_nan(broker, servers):
+    topic = broker.topic()
+    ottla.write(topic, [{"a": float("nan"), "b": [{"c": float("inf")}], "d": 1.5}])
+    assert [record.value_bytes for record in broker.records(topic)] == [b'{"a":null,"b":[{"c":null}],"d":1.5}']
+
+
+def test_an_integer_that_no_column_holds(broker, servers):
+    topic = broker.topic()
+    broker.produce(topic, {"id": 2**70})
+    with pytest.raises(UserError, match="'id' has values of several types, or out of range"):
+        ottla.read(topic).to_arrow()
+
+
+def test_a_partition_that_the_topic_does_not_have(broker, servers):
+    topic = broker.topic()
+    for places in ({"start": {3: 0}}, {"end": {3: 0}}):
+        with pytest.raises(UserError, match="has no partition 3: its partitions are 0 to 0"):
+            ottla.read(topic, **places).to_arrow()
+
+
+def test_a_registry_that_does_not_answer(broker, servers):
+    topic = broker.topic()
+    broker.produce(topic, b"\0\0\0\0\4\nhello")
+    assert ottla.read(topic).to_arrow()["value"].to_pylist() == ["\0\0\0\0\4\nhello"]
+    with socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(TableError, match="the schema of a record cannot be read"):
+            ottla.read(topic, registry=address).to_arrow()
+
+
+def test_live_records_behind_the_end_are_waited_for_calmly(broker, servers, monkeypatch):
+    topic = broker.topic()
+    fetches = []
+    fetch = RecordReader._fetch
+
+    def counted(*call):
+        fetches.append(call)
+        if len(fetches) == 2:
+            broker.produce(topic, "a", "b")
+        return fetch(*call)
+
+    monkeypatch.setattr(RecordReader, "_fetch", counted)
+
+    async def follow():
+        return [record.value async for record in ottla.read(topic, start=1, end={0: 2})]
+
+    started = time.monotonic()
+    assert asyncio.run(follow()) == ["b"]
+    assert len(fetches) >= 2
+    assert time.monotonic() - started >= 0.5

@@ -228,6 +228,13 @@ def test_acks_0_loses_without_an_answer() -> None:
     assert all(record not in verdict.facts.appends for lost in never for record in lost.records)
 
 
+def test_no_election_is_unclean_unless_a_topic_allows_it() -> None:
+    """A broker leads for a moment only, in the batch of metadata that fences two brokers."""
+    text = SMALL + "\n[[fault]]\nat = '5s'\nkind = 'kill'\ntarget = 'brokers'\nfor = '3s'\n"
+    (partition,) = run(text).partitions
+    assert [term.election for term in partition.facts.leaderships] == ["first", "none", "last leader", "clean"]
+
+
 def test_members_of_a_group_read_everything() -> None:
     text = SMALL.replace("[[1, 2, 3]]", "[[1, 2, 3], [2, 3, 1]]")
     verdict = run(text + "\n[[consumer]]\ntopic = 'orders'\ngroup = 'readers'\nmembers = 2\ncommit_interval = '1s'\n")

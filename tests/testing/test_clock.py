@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from ottla.client.cluster import Cluster
 from ottla.client.groups import committed_offsets, describe_group
 from ottla.client.settings import client_settings
-from ottla.testing import Broker
+from ottla.testing import Broker, clock
 from tests.testing.conditions import until
 
 
@@ -115,3 +115,13 @@ def test_a_cluster_stays_together():
         assert {thread.node_id: thread.node.quorum.raft.epoch for thread in broker.nodes} == epochs
         partition = broker.node.broker.image.topics_by_name[topic].partitions[0]
         assert sorted(partition.isr) == [1, 2, 3]
+
+
+def test_the_timers_of_a_paused_node_run_when_the_node_continues(broker):
+    topic = broker.topic(settings={"retention.ms": "3600000"})
+    broker.produce(topic, "x")
+    started = time.monotonic()
+    with broker.faults.paused(1):
+        broker.clock.advance(hours=2)
+        assert time.monotonic() - started < clock._SETTLE_S
+    until(lambda: broker.records(topic) == [])

@@ -140,3 +140,18 @@ def test_in_asyncio():
             return [record.value for record in await asyncio.to_thread(broker.records, topic)]
 
     assert asyncio.run(life()) == ["x"]
+
+
+def test_more_records_than_the_queue_of_a_client(broker):
+    topic = broker.topic()
+    broker.produce(topic, *[b""] * 100_001)  # librdkafka's queue has room for 100,000 records
+    assert broker.records(topic)[-1].offset == 100_000
+
+
+def test_the_lag_has_partitions_that_a_group_never_read(broker):
+    topic = broker.topic(partitions=2)
+    for partition in (0, 1):
+        broker.produce(topic, "x", partition=partition)
+    broker.consume(topic, 1, group=topic)
+    with pytest.raises(WaitError, match=r"has lag 1 .*: no commit, end 1, lag 1"):
+        broker.wait_for_lag(topic, timeout_s=0)

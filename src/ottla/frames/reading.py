@@ -126,7 +126,11 @@ class TopicData:
         if isinstance(position, datetime):
             return reader.offsets(int(position.astimezone().timestamp() * 1000))
         if isinstance(position, Mapping):
-            return {**reader.offsets(default), **position}
+            places = reader.offsets(default)
+            absent = sorted(set(position) - set(places))
+            if absent:
+                raise UserError(f"{self.topic} has no partition {absent[0]}: its partitions are 0 to {len(places) - 1}")
+            return {**places, **position}
         return dict.fromkeys(reader.partitions(), int(position))
 
     def _raw(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
@@ -206,9 +210,9 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
     for name in names:
         try:
             columns[name] = pa.array([row.get(name) for row in rows], types.get(name))
-        except pa.ArrowException as mixed:
+        except (pa.ArrowException, OverflowError) as mixed:
             raise UserError(
-                f"the column {name!r} has values of several types ({mixed}): give ottla.read a schema=pyarrow.schema(...), "
-                "or schema='raw' for bytes"
+                f"the column {name!r} has values of several types, or out of range ({mixed}): give ottla.read a schema=pyarrow.schema(...) "
+                "without the column, or schema='raw' for bytes"
             ) from mixed
     return pa.table(columns)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
-from ottla.payloads.confluent import is_framed
+from ottla.payloads.confluent import is_framed, unframed
 from ottla.payloads.json_text import read_json
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
@@ -21,7 +22,8 @@ from ottla.protocol.records_build import parse_control_key
 from ottla.tables.topics import READ_COMMITTED, PartitionLeader, TableError, TopicMetadata
 
 if TYPE_CHECKING:
-    from ottla.console.messages.decode import Decoder
+    from ottla.console.messages.decode import Decoded, Decoder
+    from ottla.console.registry_client import ConsoleRegistry
     from ottla.protocol.records_walk import Record as WireRecord
 
 _FETCH_BYTES = 8 << 20
@@ -52,12 +54,13 @@ class Decoding:
     def __init__(self, registry_url: str | None) -> None:
         self._url = registry_url
         self._decoder: Decoder | None = None
+        self._registry: ConsoleRegistry | None = None
 
     def decode(self, data: bytes | None) -> Any:
         if data is None:
             return None
         if self._url is not None and is_framed(data):
-            decoded = self._registry(self._url).decode(data)
+            decoded = self._with_schema(self._url, data)
             if decoded.kind in {"avro", "protobuf", "json-schema"}:
                 return decoded.tree
         if data[:1] in {b"{", b"["}:
@@ -70,13 +73,21 @@ class Decoding:
         except UnicodeDecodeError:
             return data
 
-    def _registry(self, url: str) -> Decoder:
-        if self._decoder is None:
-            from ottla.console.messages.decode import Decoder
-            from ottla.console.registry_client import ConsoleRegistry
+    def _with_schema(self, url: str, data: bytes) -> Decoded:
+        """Raises TableError if the registry does not answer: without their schema, encoded values look like text."""
+        from ottla.console.errors import ConsoleError
+        from ottla.console.messages.decode import Decoder
+        from ottla.console.registry_client import ConsoleRegistry
 
-            self._decoder = Decoder(ConsoleRegistry(url), "registry")
-        return self._decoder
+        if self._registry is None or self._decoder is None:
+            self._registry = ConsoleRegistry(url)
+            self._decoder = Decoder(self._registry, "registry")
+        try:
+            self._registry.schema(unframed(data)[0])
+        except ConsoleError as refusal:
+            if refusal.status != HTTPStatus.NOT_FOUND:
+                raise TableError(f"the schema of a record cannot be read: {refusal}") from refusal
+        return self._decoder.decode(data)
 
 
 class RecordReader:
@@ -165,8 +176,10 @@ class RecordReader:
         partition = data.partition_index
         position = following[partition]
         code = ErrorCode(data.error_code)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted while the reader was behind
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted while the reader was behind, or behind the end
             following[partition] = max(self.offsets(EARLIEST).get(partition, 0), position)
+            if following[partition] == position:
+                time.sleep(_WAIT_MS / 1000)
             return []
         if code != ErrorCode.NONE:
             if not code.retriable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -109,7 +110,19 @@ def _key(row: Mapping[str, Any], key: str) -> bytes | None:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
+    try:
+        return _ENCODER.encode(value).encode()
+    except ValueError:  # JSON has no NaN and no infinity
+        return _ENCODER.encode(_finite(value)).encode()
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(field) for name, field in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:
@@ -124,3 +137,6 @@ def _plain(value: Any) -> Any:
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
     raise UserError(f"ottla.write has no JSON for a value of the type {type(value).__name__}")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False)

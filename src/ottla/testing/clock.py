@@ -25,6 +25,7 @@ class BrokerClock:
         self._ahead_ms = 0.0
         self._lock = threading.Lock()
         self._timers: list[MovedTimers] = []
+        self._paused: set[asyncio.AbstractEventLoop] = set()
 
     def time_ms(self) -> int:
         return self._real.time_ms() + int(self._ahead_ms)
@@ -37,15 +38,29 @@ class BrokerClock:
         return self.time_ms() / 1000
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the time of all nodes forward. Returns when every timer that is now due has run once, in its order."""
+        """Move the time of all nodes forward. Returns when every timer that is now due has run once, in its order. The
+        timers of a paused node run when the node continues.
+        """
         ahead_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
         if ahead_ms < 0:
             raise ValueError("time moves forward only: give advance a positive duration")
         with self._lock:
             self._ahead_ms += ahead_ms
             timers = list(self._timers)
-        for moved in [timer.follow() for timer in timers]:
-            moved.result(_SETTLE_S)
+            paused = set(self._paused)
+        following = [(timer, timer.follow()) for timer in timers]
+        for timer, moved in following:
+            if timer.loop not in paused:
+                moved.result(_SETTLE_S)
+
+    def stand_still(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The node of the loop is paused: `advance` does not wait for its timers."""
+        with self._lock:
+            self._paused.add(loop)
+
+    def go_on(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        with self._lock:
+            self._paused = {paused for paused in self._paused if paused is not loop}
 
     def timers(self, loop: asyncio.AbstractEventLoop) -> MovedTimers:
         """The timers of a node, on its loop."""
@@ -73,16 +88,16 @@ class MovedTimers:
     """`ottla.env.seams.Timers` on a loop: a timer fires early when its clock is moved."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: BrokerClock) -> None:
-        self._loop = loop
+        self.loop = loop
         self._clock = clock
         self._pending: set[_Pending] = set()
 
     @property
     def is_over(self) -> bool:
-        return self._loop.is_closed()
+        return self.loop.is_closed()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(callback)
+        self.loop.call_soon(callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> _Pending:
         timer = _Pending(self, self._clock.monotonic_ms() + max(delay_ms, 0), callback)
@@ -99,7 +114,7 @@ class MovedTimers:
         if timer.handle is not None:
             timer.handle.cancel()
         delay_ms = max(timer.due_ms - self._clock.monotonic_ms(), 0)
-        timer.handle = self._loop.call_later(delay_ms / 1000, self._ring, timer)
+        timer.handle = self.loop.call_later(delay_ms / 1000, self._ring, timer)
 
     def _ring(self, timer: _Pending) -> None:
         self._pending.discard(timer)
@@ -109,7 +124,7 @@ class MovedTimers:
         """From any thread: the clock was moved. The future is done when the timers that are due have run."""
         done: Future[None] = Future()
         try:
-            self._loop.call_soon_threadsafe(self._follow, done)
+            self.loop.call_soon_threadsafe(self._follow, done)
         except RuntimeError:  # the node has stopped
             done.set_result(None)
         return done
@@ -121,9 +136,9 @@ class MovedTimers:
                 self._arm(timer)
             elif timer.handle is not None:
                 timer.handle.cancel()
-                self._loop.call_soon(self._ring_if_pending, timer)
+                self.loop.call_soon(self._ring_if_pending, timer)
         # Tasks that a timer wakes run in the next turns of the loop.
-        self._loop.call_soon(self._loop.call_soon, self._loop.call_soon, done.set_result, None)
+        self.loop.call_soon(self.loop.call_soon, self.loop.call_soon, done.set_result, None)
 
     def _ring_if_pending(self, timer: _Pending) -> None:
         """An earlier timer may have cancelled this timer."""

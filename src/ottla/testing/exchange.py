@@ -16,6 +16,8 @@ from ottla.testing.groups import WaitError
 
 _FLUSH_S = 30.0
 _POLL_S = 0.2
+_MOST_QUEUED = 50_000
+"""Half of librdkafka's queue.buffering.max.messages: a full queue refuses records."""
 
 
 class RecordExchange:
@@ -50,6 +52,8 @@ class RecordExchange:
         place: Any = {} if partition is None else {"partition": partition}
         count = 0
         for value in values:
+            while len(self._producer) >= _MOST_QUEUED:
+                self._producer.poll(_POLL_S)
             self._producer.produce(
                 topic, encoded(value), encoded(key), on_delivery=on_delivery, timestamp=self._clock.time_ms(),
                 headers=dict(headers) if headers else None, **place,

@@ -42,7 +42,7 @@ class LagReport:
 
 
 def group_lag(cluster: Cluster, group: str, topic: str | None = None) -> LagReport:
-    """With `topic`, the partitions of that topic alone, also those without a commit."""
+    """All partitions of the topics of the group, or of `topic`, also those without a commit."""
     try:
         members = describe_group(cluster, group).members
         committed = committed_offsets(cluster, group)
@@ -50,8 +50,9 @@ def group_lag(cluster: Cluster, group: str, topic: str | None = None) -> LagRepo
         members, committed = (), {}
     owned = {partition for member in members for partition in member.assignment}
     if topic is not None:
-        owned = set(leaders_of(cluster, {topic}))
         committed = {partition: offset for partition, offset in committed.items() if partition[0] == topic}
+    topics = {name for name, _ in {*committed, *owned}} if topic is None else {topic}
+    owned = set(leaders_of(cluster, topics)) if topics else set()
     return LagReport(group=group, lags=partition_lags(cluster, committed, owned), members=len(members))
 
 

@@ -142,11 +142,13 @@ class NodeThread:
         if self._resume is None:
             self._resume = threading.Event()
             self.loop.call_soon_threadsafe(self._resume.wait)
+            self._clock.stand_still(self.loop)
 
     def resume(self) -> None:
         if self._resume is not None:
             self._resume.set()
             self._resume = None
+            self._clock.go_on(self.loop)
 
     # On the thread
 

@@ -139,6 +139,8 @@ class PartitionFacts:
     topic_id: Uuid | None = None
     partition_epoch: int = -1
     leaderships: list[Leadership] = field(default_factory=list)
+    last_known_leaders: tuple[NodeId, ...] = ()
+    """The last leader of a partition without a leader, as the metadata name it."""
     isrs: list[tuple[float, tuple[NodeId, ...]]] = field(default_factory=list)
     replicas: dict[NodeId, ReplicaHistory] = field(default_factory=dict)
     committed: list[Span] = field(default_factory=list)

@@ -160,7 +160,7 @@ class Recorder:
         last = terms[-1] if terms else None
         if last is None or last.epoch != registration.leader_epoch or last.leader != registration.leader:
             leader = max(registration.leader, NO_NODE)
-            election = _election(last, registration, terms)
+            election = _election(partition, registration)
             term = Leadership(registration.leader_epoch, leader, now_ms, registration.isr, election, isr_before)
             terms.append(term)
             if leader == NO_NODE:
@@ -174,6 +174,7 @@ class Recorder:
             if isr_before:
                 text = f"{partition.title}: ISR {_ids(isr_before)} -> {_ids(registration.isr)}"
                 self._facts.note(now_ms, "isr", text, (), partition.title)
+        partition.last_known_leaders = registration.last_known_elr
         small = len(registration.isr) < min(partition.min_isr, len(registration.replicas))
         _switch(partition.below_min_isr, on=small, now_ms=now_ms)
         self._check_availability(partition)
@@ -199,14 +200,16 @@ class Recorder:
         )
 
 
-def _election(last: Leadership | None, registration: PartitionRegistration, terms: Sequence[Leadership]) -> str:
+def _election(partition: PartitionFacts, registration: PartitionRegistration) -> str:
+    """A leader that lost its lead in the same batch of metadata stands in `last_known_leaders` alone."""
     if registration.leader < 0:
         return "none"
-    if last is None:
+    if not partition.leaderships:
         return "first"
-    before = next((term.leader for term in reversed(terms) if term.leader >= 0), NO_NODE)
+    before = next((term.leader for term in reversed(partition.leaderships) if term.leader >= 0), NO_NODE)
     if registration.leader_recovery_state == RECOVERING:
-        return "last leader" if before == registration.leader else "unclean"
+        was_leader = registration.leader in (partition.last_known_leaders or (before,))
+        return "last leader" if was_leader else "unclean"
     return "again" if before == registration.leader else "clean"
 
 
