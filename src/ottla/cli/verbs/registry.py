@@ -45,7 +45,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
 @click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
               help="File with the secret that all instances share.")  # fmt: skip
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-              help="Host name that clients may use, or .example.org for all its hosts; may be repeated.")  # fmt: skip
+              help="Host name that clients may use, or .example.org.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust for forwarded writes.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(
