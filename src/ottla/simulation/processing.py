@@ -31,15 +31,14 @@ from ottla.protocol.generated.txn_offset_commit_request import (
 )
 from ottla.protocol.records import (
     HEADER_BYTES,
-    ControlType,
     Record,
     SimpleRecord,
     build_batch,
     iterate_records,
-    parse_control_key,
     parse_header,
 )
 from ottla.runtime.node_client import NodeUnavailable
+from ottla.simulation.committed_reads import committed_batches
 from ottla.simulation.group_reader import REQUEST_MS, GroupWorld
 from ottla.simulation.invariants import Violation
 from ottla.simulation.records import ACKS_ALL, PRODUCE_TIMEOUT_MS
@@ -252,29 +251,12 @@ class Processing:
         response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
         at_end = False
         for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
-            aborted = sorted((a.first_offset, a.producer_id) for a in data.aborted_transactions or ())
-            self._deliver(key, bytes(data.records or b""), aborted)
+            for position, records in committed_batches(data, self._positions.get(key, 0)):
+                for record in records:
+                    self._saw(bytes(record.value or b""))
+                self._positions[key] = position
             at_end = self._positions.get(key, 0) >= data.high_watermark
         return at_end
-
-    def _deliver(self, key: Key, data: bytes, aborted: list[tuple[int, int]]) -> None:
-        """As a consumer with `read_committed` does it."""
-        at, aborting = 0, set[int]()
-        while at + HEADER_BYTES <= len(data):
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
-            while aborted and aborted[0][0] <= header.last_offset:
-                aborting.add(aborted.pop(0)[1])
-            if header.is_control:
-                record = next(iterate_records(data, at))
-                if parse_control_key(record.key)[1] == ControlType.ABORT:
-                    aborting.discard(header.producer_id)
-            elif header.base_offset >= self._positions.get(key, 0) and header.producer_id not in aborting:
-                for record in iterate_records(data, at):
-                    self._saw(bytes(record.value or b""))
-            self._positions[key] = max(self._positions.get(key, 0), header.next_offset)
-            at += header.size
 
     def _saw(self, value: bytes) -> None:
         number_text, topic_id, index, offset = value.split()

@@ -18,15 +18,11 @@ from ottla.protocol.generated.find_coordinator_request import FindCoordinatorReq
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import (
-    HEADER_BYTES,
-    ControlType,
     SimpleRecord,
     build_batch,
-    iterate_records,
-    parse_control_key,
-    parse_header,
 )
 from ottla.runtime.node_client import NodeUnavailable
+from ottla.simulation.committed_reads import committed_batches
 from ottla.simulation.invariants import Violation
 from ottla.simulation.records import ACKS_ALL, PRODUCE_TIMEOUT_MS, Records
 
@@ -156,27 +152,10 @@ class TransactionalWork:
         )  # fmt: skip
         response = await self._clients.ask(leader, request)
         for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
-            aborted = sorted((a.first_offset, a.producer_id) for a in data.aborted_transactions or ())
-            self._deliver(key, bytes(data.records or b""), aborted)
-
-    def _deliver(self, key: Key, data: bytes, aborted: list[tuple[int, int]]) -> None:
-        """As a consumer with `read_committed` does it."""
-        at, aborting = 0, set[int]()
-        while at + HEADER_BYTES <= len(data):
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
-            while aborted and aborted[0][0] <= header.last_offset:
-                aborting.add(aborted.pop(0)[1])
-            if header.is_control:
-                record = next(iterate_records(data, at))
-                if parse_control_key(record.key)[1] == ControlType.ABORT:
-                    aborting.discard(header.producer_id)
-            elif header.base_offset >= self._positions.get(key, 0) and header.producer_id not in aborting:
-                for record in iterate_records(data, at):
+            for position, records in committed_batches(data, self._positions.get(key, 0)):
+                for record in records:
                     self._saw(key, int((record.value or b"x0")[1:]), record.offset)
-            self._positions[key] = max(self._positions.get(key, 0), header.next_offset)
-            at += header.size
+                self._positions[key] = position
 
     def _saw(self, key: Key, number: int, offset: int) -> None:
         if number in self.aborted:
