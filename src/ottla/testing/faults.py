@@ -7,6 +7,7 @@ outside of the test kit runs none of this code. Faults act on requests of client
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import threading
 from collections.abc import Awaitable, Callable
@@ -173,7 +174,7 @@ class FaultyDispatcher(Dispatcher):
             return None
         lost = any(fault.kind == "lose_acks" for fault in faults)
         delay_ms = sum(fault.delay_ms for fault in faults)
-        return _disturbed(answer, delay_ms, lost=lost) if lost or delay_ms else answer
+        return late_or_lost(answer, delay_ms, lost=lost) if lost or delay_ms else answer
 
 
 def _refused(request: Message, code: ErrorCode) -> Answer[Any]:
@@ -181,10 +182,11 @@ def _refused(request: Message, code: ErrorCode) -> Answer[Any]:
     return None if silent else error_answer(request, code)
 
 
-async def _disturbed(answer: Message | Awaitable[Resolution[Any]], delay_ms: float, *, lost: bool) -> Resolution[Any]:
+async def late_or_lost(answer: Message | Awaitable[Resolution[Any]], delay_ms: float, *, lost: bool) -> Resolution[Any]:
     resolution = answer if isinstance(answer, Message) else await answer
     if delay_ms:
-        await asyncio.sleep(delay_ms / 1000)
+        whole_ms = math.ceil(delay_ms) + 1  # a timer of uvloop counts whole milliseconds and may ring early
+        await asyncio.sleep(whole_ms / 1000)
     if lost:
         raise CloseConnection("ottla.testing lost the acknowledgement of this request")
     return resolution
