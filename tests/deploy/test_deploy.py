@@ -25,6 +25,7 @@ import yaml
 from ottla.cli.doctor.security import check_settings
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
+from ottla.pipelines.metrics import METRICS as PIPELINE_METRICS
 from ottla.server.monitoring.exposition import METRICS
 from tests.support.debian import debian_command
 from tests.support.hadolint import hadolint
@@ -35,7 +36,7 @@ from tests.support.whole_answers import whole
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 CONSOLE_METRICS = {"ottla_group_lag_records", "ottla_group_lag_seconds", "ottla_console_look_seconds"}
-KNOWN = {metric.name for metric in METRICS} | CONSOLE_METRICS | {"up"}
+KNOWN = {metric.name for metric in (*METRICS, *PIPELINE_METRICS)} | CONSOLE_METRICS | {"up"}
 NAME = re.compile(r"\b((?:kafka|ottla|process)_\w+)\b(?!\s*=)")
 
 

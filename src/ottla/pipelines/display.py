@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from ottla.model.peer_text import visible
 from ottla.pipelines.status import pipeline_status
 
 if TYPE_CHECKING:
@@ -56,6 +57,24 @@ def status_table(status: dict[str, Any]) -> Table:
         elif query["error"]:
             cells.append(escape(query["error"]))
         table.add_row(*cells)
+    return table
+
+
+def expectation_table(status: dict[str, Any]) -> Table | None:
+    """The expectations of all queries with their counts since the start; None for a pipeline without expectations."""
+    queries = status.get("queries", [])
+    if not any(query.get("expectations") for query in queries):
+        return None
+    table = Table(title="expectations", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("query", "expectation", "on_fail"):
+        table.add_column(title, no_wrap=title != "expectation")
+    for title in ("passed", "failed"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for query in queries:
+        for expectation in query.get("expectations") or ():
+            counts = [f"{expectation[count]:,}" for count in ("passed", "failed")]
+            label = escape(visible(expectation["name"]))
+            table.add_row(query["name"].partition("/")[2], label, expectation["on_fail"], *counts)
     return table
 
 

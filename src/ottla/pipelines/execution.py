@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.display import Display, status_table
+from ottla.pipelines.display import Display, expectation_table, status_table
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.run import PipelineRun
 from ottla.pipelines.status import pipeline_status
@@ -54,7 +54,11 @@ def run_pipelines(
                     reporter.end("failed", str(problem))
                     raise
             reporter.end("finished" if once and not work.is_stopping else "stopped")
-            console.print(status_table(pipeline_status(work, "done")))
+            status = pipeline_status(work, "done")
+            console.print(status_table(status))
+            expectations = expectation_table(status)
+            if expectations is not None:
+                console.print(expectations)
     finally:
         session.stop()
 

@@ -36,6 +36,8 @@ def graph(pipeline: Pipeline) -> dict[str, Any]:
             if isinstance(topic, Topic) and topic.dead_letter:
                 edges.append({"from": mine, "to": node(f"topic:{topic.dead_letter}")})
         edges += [{"from": mine, "to": node(port.node)} for port in step.writes.values()]
+        if step.quarantine:
+            edges.append({"from": mine, "to": node(f"topic:{step.quarantine}")})
     written = {edge["to"] for edge in edges}
     read = {edge["from"] for edge in edges}
     plain = [name for name in nodes if not name.startswith("step:")]

@@ -26,7 +26,7 @@ _OPERATORS = {
 def plain_reason(problem: BaseException) -> str:
     """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
     text = str(problem)
-    bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
+    bad = re.search(r"(bad record: \S+-\d+ offset \d+|expectation failed): .+", text)
     if bad:
         return _without_state(bad[0])
     if any(words in text for words in _OTHER_STATE):

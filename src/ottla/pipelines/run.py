@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -24,16 +24,18 @@ from pyspark.sql.utils import is_remote
 from ottla.env.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.analysis import branches_of, check_names, check_output, refuse_empty
+from ottla.pipelines.analysis import check_names, check_output, checked_branches, refuse_empty
 from ottla.pipelines.checkpoints import Checkpoint, open_files, scheme_of, spark_location
 from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over, with_stored_names
 from ottla.pipelines.driver_lock import DriverLock
+from ottla.pipelines.expectations import expectations_of
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
-from ottla.pipelines.ports import Port, Topic, TopicTable, View
+from ottla.pipelines.ports import TopicTable
 from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.running import Running
 from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.state_notes import checked_state
 from ottla.pipelines.topics import create_outputs, existing_topics
@@ -60,36 +62,6 @@ class StepFailed(UserError):
         super().__init__(f"step {step}: {reason}")
         self.step = step
         self.reason = reason
-
-
-@dataclass(slots=True)
-class Running:
-    """One query and what is known of it."""
-
-    name: str
-    step: Step
-    start: Callable[[], StreamingQuery]
-    query: StreamingQuery | None = None
-    restarts: int = 0
-    failures_in_a_row: int = 0
-    again_at: float = 0.0
-    rows: int = 0
-    seen_at: str = ""
-    """The start of the last counted trigger; a trigger without records has the number of the next batch."""
-    last_error: str = ""
-    progress: dict[str, Any] = field(default_factory=dict)
-
-    def look(self) -> None:
-        """Takes over the newest progress and counts rows."""
-        last = self.query.lastProgress if self.query is not None else None
-        if last is None:
-            return
-        self.progress = dict(last)
-        for progress in self.query.recentProgress if self.query is not None else []:
-            if progress["timestamp"] > self.seen_at:
-                self.seen_at = progress["timestamp"]
-                self.rows += _input_rows(progress)
-                self.failures_in_a_row = 0
 
 
 class PipelineRun:
@@ -167,7 +139,10 @@ class PipelineRun:
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
-            queries.append(Running(name=name, step=step, start=self._starter(step, writer, name)))
+            expectations = expectations_of(step.function, branch)
+            queries.append(
+                Running(name=name, step=step, start=self._starter(step, writer, name), expectations=expectations)
+            )
         return queries + [self._dead_letters(query, once=once) for query in self._letters if query.step is step]
 
     def _check_state(self, step: Step, branch: str, frame: DataFrame) -> None:
@@ -201,7 +176,7 @@ class PipelineRun:
 
         result = _patiently(step, declare)
         try:
-            branches = branches_of(step, result)
+            branches = checked_branches(step, result)
             for name, frame in branches.items():
                 check_output(step, step.writes[name], frame)
         except (UserError, PySparkException) as problem:
@@ -345,39 +320,5 @@ def _patiently(step: Step, function: Callable[[], Result]) -> Result:
         time.sleep(pause_s(failures))
 
 
-def _input_rows(progress: Mapping[str, Any]) -> int:
-    """Spark Connect gives the rows of each source only."""
-    total = progress["numInputRows"]
-    return int(total) if total is not None else sum(int(source["numInputRows"]) for source in progress["sources"])
-
-
 def _is_passing(problem: BaseException) -> bool:
     return any(words in str(problem) for words in _PASSING)
-
-
-def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
-    """The same steps with outputs renamed, dead letters too; steps that read those outputs read the new ones."""
-    names: dict[str, Port] = {}
-    for step in pipeline.steps:
-        for port in step.writes.values():
-            names[port.node] = new = port.renamed(suffix)
-            if isinstance(port, View) and isinstance(new, View):  # its topic and its table can be read by themselves
-                names |= {port.topic.node: new.topic, port.delta.node: new.delta}
-        for letters in (port.dead_letter for port in input_topics(step) if port.dead_letter):
-            names.setdefault(f"topic:{letters}", Topic(name=letters + suffix))
-    steps = []
-    for step in pipeline.steps:
-        reads = {name: _read_from(port, names.get(port.node), suffix) for name, port in step.reads.items()}
-        writes = {branch: names[port.node] for branch, port in step.writes.items()}
-        steps.append(replace(step, reads=reads, writes=writes))
-    return Pipeline(pipeline.name + suffix, steps)
-
-
-def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
-    if isinstance(port, TopicTable):
-        topic = _read_from(port.topic, new, suffix)
-        return replace(port, topic=topic) if isinstance(topic, Topic) else port
-    if isinstance(port, Topic):
-        letters = port.dead_letter + suffix if port.dead_letter else None
-        return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)
-    return port if new is None else new

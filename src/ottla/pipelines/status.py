@@ -8,7 +8,8 @@ from typing import Any
 
 from ottla.pipelines.graph import graph
 from ottla.pipelines.positions import RESERVED_KEY
-from ottla.pipelines.run import PipelineRun, Running
+from ottla.pipelines.run import PipelineRun
+from ottla.pipelines.running import Running
 
 
 def query_status(running: Running) -> dict[str, Any]:
@@ -33,7 +34,23 @@ def query_status(running: Running) -> dict[str, Any]:
         "state_partitions": max((int(state.get("numShufflePartitions", 0)) for state in states), default=0),
         "restarts": running.restarts,
         "error": running.last_error,
+        "expectations": _expectations(running),
     }
+
+
+def _expectations(running: Running) -> list[dict[str, Any]]:
+    """Counts since the start of the run: rows of batches that ended, by expectation."""
+    failed_rows = running.failed_rows or [0] * len(running.expectations)
+    return [
+        {
+            "name": expectation.name,
+            "condition": expectation.condition,
+            "on_fail": expectation.on_fail,
+            "passed": running.checked_rows - failed,
+            "failed": failed,
+        }
+        for expectation, failed in zip(running.expectations, failed_rows, strict=True)
+    ]
 
 
 def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, Any]:

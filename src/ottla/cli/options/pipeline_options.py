@@ -69,6 +69,6 @@ def pick(file: str, name: str | None) -> list[Pipeline]:
 
 def version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
     """The pipelines as they are written, or with the outputs that a suffix names."""
-    from ottla.pipelines.run import backfilled
+    from ottla.pipelines.backfills import backfilled
 
     return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines

@@ -219,9 +219,12 @@ def status(name: str, output: str, state: str | None) -> None:
         click.echo(_line(pipeline_status))
     else:
         from ottla.cli.terminal.tables import print_whole
-        from ottla.pipelines.display import status_table
+        from ottla.pipelines.display import expectation_table, status_table
 
         print_whole(status_table(pipeline_status))
+        expectations = expectation_table(pipeline_status)
+        if expectations is not None:
+            print_whole(expectations)
     if pipeline_status.get("ui") and pipeline_status["state"] == "running":
         click.echo(f"Spark's UI: {visible(str(pipeline_status['ui']))}")
     for sentence in pipeline_status.get("warnings") or ():

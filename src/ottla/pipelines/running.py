@@ -1,0 +1,61 @@
+"""A query of a run, and what Spark's progress events report of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipelines.checked_rows import failed_counts
+from ottla.pipelines.expectations import Expectation
+from ottla.pipelines.pipeline import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(slots=True)
+class Running:
+    """One query and what is known of it."""
+
+    name: str
+    step: Step
+    start: Callable[[], StreamingQuery]
+    expectations: tuple[Expectation, ...] = ()
+    query: StreamingQuery | None = None
+    restarts: int = 0
+    failures_in_a_row: int = 0
+    again_at: float = 0.0
+    rows: int = 0
+    seen_at: str = ""
+    """The start of the last counted trigger; a trigger without records has the number of the next batch."""
+    last_error: str = ""
+    progress: dict[str, Any] = field(default_factory=dict)
+    checked_rows: int = 0
+    failed_rows: list[int] = field(default_factory=list)
+    """By expectation, since the start of the run."""
+
+    def look(self) -> None:
+        """Takes over the newest progress and counts rows."""
+        last = self.query.lastProgress if self.query is not None else None
+        if last is None:
+            return
+        self.progress = dict(last)
+        for progress in self.query.recentProgress if self.query is not None else []:
+            if progress["timestamp"] > self.seen_at:
+                self.seen_at = progress["timestamp"]
+                self.rows += _input_rows(progress)
+                self._count_failures(progress)
+                self.failures_in_a_row = 0
+
+    def _count_failures(self, progress: Mapping[str, Any]) -> None:
+        rows, failed = failed_counts(self.expectations, progress)
+        self.checked_rows += rows
+        before = self.failed_rows or [0] * len(failed)
+        self.failed_rows = [count + more for count, more in zip(before, failed, strict=True)]
+
+
+def _input_rows(progress: Mapping[str, Any]) -> int:
+    """Spark Connect gives the rows of each source only."""
+    total = progress["numInputRows"]
+    return int(total) if total is not None else sum(int(source["numInputRows"]) for source in progress["sources"])
