@@ -312,6 +312,7 @@ def test_counts_in_status_table_and_metrics():
         running=[running],
         pipeline=shop("shop", topic("out"), POSITIVE, SMALL, quarantine="bad"),
         warnings=[],
+        waiting={},
         ui_address="",
     )
     status = pipeline_status(work, "running")

@@ -26,7 +26,7 @@ from ottla.pipelines.options import read_options
 from ottla.pipelines.outputs.batch import check_table
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
-from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.reasons import called, plain_reason
 from ottla.pipelines.state_changes import state_problem
 from ottla.pipelines.state_notes import expression_problem
 from ottla.pipelines.stored_state import stored_state
@@ -100,7 +100,7 @@ def check_step(
         if any(port.node in made_here and isinstance(port, _TABLES) for port in step.reads.values()):
             return {}
         raise
-    branches = checked_branches(step, step.function(**inputs))
+    branches = checked_branches(step, called(step.function, inputs))
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)
         _check_streaming(frame, step.output_mode)

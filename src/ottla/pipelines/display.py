@@ -20,32 +20,58 @@ if TYPE_CHECKING:
     from ottla.pipelines.run import PipelineRun
 
 
+_ENDLESS = 100_000
+"""Wider than every table."""
+
+
 class _Column(NamedTuple):
     title: str
     text: Callable[[dict[str, Any]], str]
     only_if: str = ""
+    last_to_stay: int = 0
+    """A screen that is too narrow has the columns with the highest numbers: a column disappears, a number is never cut."""
 
 
 _COLUMNS = (
-    _Column("rows", lambda query: f"{query['rows']:,}"),
-    _Column("rows/s", lambda query: f"{query['rows_per_second']:,.0f}"),
-    _Column("lag", lambda query: f"{query['lag']:,}"),
-    _Column("lag s", lambda query: f"{query['lag_seconds']:,.1f}"),
-    _Column("batch", lambda query: str(query["batch"])),
-    _Column("ms", lambda query: f"{query['batch_ms']:,}"),
-    _Column("state rows", lambda query: f"{query['state_rows']:,}", "state_rows"),
+    _Column("rows", lambda query: f"{query['rows']:,}", last_to_stay=9),
+    _Column("rows/s", lambda query: f"{query['rows_per_second']:,.0f}", last_to_stay=6),
+    _Column("lag", lambda query: f"{query['lag']:,}", last_to_stay=8),
+    _Column("lag s", lambda query: f"{query['lag_seconds']:,.1f}", last_to_stay=7),
+    _Column("batch", lambda query: str(query["batch"]), last_to_stay=3),
+    _Column("ms", lambda query: f"{query['batch_ms']:,}", last_to_stay=4),
+    _Column("state rows", lambda query: f"{query['state_rows']:,}", "state_rows", 5),
     _Column("MB", lambda query: f"{query['state_bytes'] / 1e6:,.1f}", "state_rows"),
     _Column("parts", lambda query: str(query.get("state_partitions") or ""), "state_partitions"),
-    _Column("restarts", lambda query: str(query["restarts"]), "restarts"),
+    _Column("restarts", lambda query: str(query["restarts"]), "restarts", 2),
 )
 
 
-def status_table(status: dict[str, Any]) -> Table:
-    """Narrow enough for 80 columns; state, restarts and errors have a column only where there are some."""
+def status_table(status: dict[str, Any], width: int | None = None) -> Table:
+    """State, restarts and errors have a column only where there are some. `width` leaves out columns until the rest fits."""
+    queries = status.get("queries", [])
+    shown = [column for column in _COLUMNS if not column.only_if or any(query.get(column.only_if) for query in queries)]
+    table = _table(status, shown)
+    while width is not None and len(shown) > 1 and _least_width(table) > width:
+        shown.remove(min(shown, key=lambda column: column.last_to_stay))
+        table = _table(status, shown)
+    return table
+
+
+def _least_width(table: Table) -> int:
+    console = Console(width=_ENDLESS)
+    return console.measure(table).minimum
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """A table whose numbers must stay on one line. A narrow terminal wraps the lines, and cuts nothing."""
+    least = console.measure(table, options=console.options.update(width=_ENDLESS)).maximum
+    Console(width=max(console.width, least), file=console.file).print(table)
+
+
+def _table(status: dict[str, Any], shown: list[_Column]) -> Table:
     queries = status.get("queries", [])
     table = Table(title=f"{status['name']}: {status['state']}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("query", no_wrap=True, min_width=12)
-    shown = [column for column in _COLUMNS if not column.only_if or any(query.get(column.only_if) for query in queries)]
+    table.add_column("query", overflow="ellipsis", min_width=12)
     for column in shown:
         table.add_column(column.title, justify="right", no_wrap=True)
     if any(query["error"] or (query["active"] and query["lag"]) for query in queries):
@@ -99,4 +125,5 @@ class Display:
     def __call__(self, run: PipelineRun) -> None:
         if self._live is not None and time.monotonic() - self._shown > 0.25:
             self._shown = time.monotonic()
-            self._live.update(status_table(pipeline_status(run, "running")), refresh=True)
+            table = status_table(pipeline_status(run, "running"), self._live.console.width)
+            self._live.update(table, refresh=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.display import Display, expectation_table, status_table
+from ottla.pipelines.display import Display, expectation_table, print_whole, status_table
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.run import PipelineRun
 from ottla.pipelines.status import pipeline_status
@@ -55,10 +55,10 @@ def run_pipelines(
                     raise
             reporter.end("finished" if once and not work.is_stopping else "stopped")
             status = pipeline_status(work, "done")
-            console.print(status_table(status))
+            print_whole(console, status_table(status))
             expectations = expectation_table(status)
             if expectations is not None:
-                console.print(expectations)
+                print_whole(console, expectations)
     finally:
         session.stop()
 

@@ -11,7 +11,7 @@ import functools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
+from ottla.connect.sinks.base import DELETED
+from ottla.connect.sinks.delta import TableMissing
 from ottla.env.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
@@ -31,11 +34,12 @@ from ottla.pipelines.driver_lock import DriverLock
 from ottla.pipelines.expectations import expectations_of
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
+from ottla.pipelines.outputs.batch import table_columns
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
-from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
-from ottla.pipelines.ports import TopicTable
-from ottla.pipelines.reasons import plain_reason
-from ottla.pipelines.running import Running
+from ottla.pipelines.pipeline import Pipeline, Step, input_topics, output_nodes, query_name
+from ottla.pipelines.ports import Delta, Port, TopicTable, View
+from ottla.pipelines.reasons import called, plain_reason
+from ottla.pipelines.running import Running, only_waits_for_the_clock
 from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.state_notes import checked_state
 from ottla.pipelines.topics import create_outputs, existing_topics
@@ -76,6 +80,10 @@ class PipelineRun:
         self.running: list[Running] = []
         self.warnings: list[str] = []
         """Sentences for the status."""
+        self.waiting: dict[str, str] = {}
+        """Steps that have not started, with the reason: a table that an earlier step makes with its first rows."""
+        self._written: dict[str, StructType] = {}
+        """The columns of outputs of a run over what is there, by node."""
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
@@ -105,17 +113,31 @@ class PipelineRun:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
         with self._locked(), SchemaWatch([port for step in self.steps for port in input_topics(step)]) as schemas:
             self.warnings = schemas.warnings
-            self.running = [running for step in self.steps for running in self._prepare(step, once=False)]
             try:
-                for running in self.running:
-                    running.query = running.start()
-                    self._let_it_begin(running)
+                self._start(self.steps)
                 while not self._stopping.wait(poll_s):
                     self._supervise()
+                    self._start([step for step in self.steps if step.name in self.waiting])
                     if on_progress is not None:
                         on_progress(self)
             finally:
                 self._stop_queries()
+
+    def _start(self, steps: Sequence[Step]) -> None:
+        """The queries of steps, all planned before the first starts. A step without its table waits for the next call."""
+        prepared: list[Running] = []
+        for step in steps:
+            try:
+                prepared += self._prepare(step, once=False)
+                self.waiting.pop(step.name, None)
+            except TableMissing as missing:
+                self.waiting[step.name] = (
+                    f"step {step.name} waits: {missing}, which an earlier step makes with its first rows"
+                )
+        self.running += prepared
+        for running in prepared:
+            running.query = running.start()
+            self._let_it_begin(running)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -134,6 +156,8 @@ class PipelineRun:
 
         for branch, frame in self._frames(step).items():
             self._check_state(step, branch, frame)
+            if once:
+                self._note_columns(step.writes[branch], frame)
             name = f"{self.pipeline.name}/{query_name(step, branch)}"
             writer = _patiently(
                 step,
@@ -168,20 +192,43 @@ class PipelineRun:
         checkpoint = self.settings.checkpoint_of(f"{self.pipeline.name}/{query_name(step, branch)}")
 
         def declare() -> Any:
-            inputs = {
-                name: build.input_frame(self._spark, port, self.settings, folder_of(checkpoint, name))
-                for name, port in step.reads.items()
-            }
-            return step.function(**inputs)
+            # Tables first: a missing table ends this before a topic is planned.
+            ports = sorted(step.reads.items(), key=lambda item: not isinstance(item[1], Delta | View))
+            inputs = {name: self._input(port, folder_of(checkpoint, name)) for name, port in ports}
+            return called(step.function, inputs)
 
-        result = _patiently(step, declare)
         try:
-            branches = checked_branches(step, result)
+            branches = checked_branches(step, _patiently(step, declare))
             for name, frame in branches.items():
                 check_output(step, step.writes[name], frame)
+        except StepFailed:
+            raise
         except (UserError, PySparkException) as problem:
+            if isinstance(problem, TableMissing) and self._is_made_here(step):
+                raise
             raise StepFailed(step.name, plain_reason(problem)) from problem
         return branches
+
+    def _input(self, port: Port, pins: str) -> DataFrame:
+        """A run over what is there finds no table where the step that makes the table had no rows: then nothing is in it."""
+        try:
+            return build.input_frame(self._spark, port, self.settings, pins)
+        except TableMissing:
+            if port.node not in self._written:
+                raise
+            return self._spark.createDataFrame([], self._written[port.node])
+
+    def _is_made_here(self, step: Step) -> bool:
+        made_here = {node for other in self.steps if other is not step for node in output_nodes(other)}
+        return any(port.node in made_here for port in step.reads.values() if isinstance(port, Delta | View))
+
+    def _note_columns(self, port: Port, frame: DataFrame) -> None:
+        if isinstance(port, Delta | View):
+            columns = table_columns(frame).schema
+            self._written |= dict.fromkeys(
+                {port.node, *([port.delta.node] if isinstance(port, View) else ())},
+                StructType([column for column in columns if column.name != DELETED]),
+            )
 
     def _dead_letters(self, query: LetterQuery, *, once: bool) -> Running:
         settings = replace(self.settings, starting={}) if query.whole else self.settings
@@ -226,9 +273,12 @@ class PipelineRun:
                 active.append(running)
             time.sleep(0.05)
             for running in list(active):
-                is_active = running.query is not None and running.query.isActive
+                query = running.query
+                is_active = query is not None and query.isActive
                 self._look(running)  # after the question: the last progress of a query that has ended is there
-                if is_active:
+                if query is not None and is_active:
+                    if only_waits_for_the_clock(query.recentProgress):
+                        query.stop()
                     continue
                 active.remove(running)
                 problem = running.query.exception() if running.query is not None else None

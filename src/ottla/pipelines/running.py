@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from ottla.pipelines.pipeline import Step
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+_EMPTY_BATCHES = 2
 
 
 @dataclass(slots=True)
@@ -53,6 +55,24 @@ class Running:
         self.checked_rows += rows
         before = self.failed_rows or [0] * len(failed)
         self.failed_rows = [count + more for count, more in zip(before, failed, strict=True)]
+
+
+def only_waits_for_the_clock(recent: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a query over what is there has read everything and only repeats empty batches.
+
+    Spark plans such batches for ever while a state has timers of processing time. Timers that are due have run in the
+    first of two empty batches; a batch that moves the watermark is not empty in this sense.
+    """
+    last = [(_input_rows(progress), progress["batchId"], _standing(progress)) for progress in recent[-2:]]
+    if len(last) < _EMPTY_BATCHES:
+        return False
+    (rows, batch, standing), (rows_after, batch_after, standing_after) = last
+    return not rows and not rows_after and batch < batch_after and standing == standing_after
+
+
+def _standing(progress: Mapping[str, Any]) -> tuple[Any, ...]:
+    watermark = (progress.get("eventTime") or {}).get("watermark")
+    return watermark, *(str(source["endOffset"]) for source in progress.get("sources") or ())
 
 
 def _input_rows(progress: Mapping[str, Any]) -> int:

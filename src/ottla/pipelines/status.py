@@ -67,7 +67,7 @@ def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, 
         "inputs": drawn["inputs"],
         "outputs": drawn["outputs"],
         "error": error or next((query["error"] for query in queries if query["error"]), ""),
-        "warnings": list(run.warnings),
+        "warnings": [*run.warnings, *run.waiting.values()],
         "ui": run.ui_address,
         "queries": queries,
     }
