@@ -66,8 +66,9 @@ def test_rules_name_only_metrics_that_exist() -> None:
         assert rule["annotations"]["what_to_do"]
 
 
-def test_the_dashboard_names_only_metrics_that_exist() -> None:
-    board = json.loads((DEPLOY / "grafana/ottla.json").read_text())
+@pytest.mark.parametrize("name", sorted(path.name for path in (DEPLOY / "grafana").iterdir()))
+def test_a_dashboard_names_only_metrics_that_exist(name: str) -> None:
+    board = json.loads((DEPLOY / "grafana" / name).read_text())
     used = {name for panel in board["panels"] for target in panel["targets"] for name in names_in(target["expr"])}
     assert len(used) >= 10
     assert used <= KNOWN

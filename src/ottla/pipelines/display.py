@@ -70,7 +70,12 @@ def print_whole(console: Console, table: Table) -> None:
 
 def _table(status: dict[str, Any], shown: list[_Column]) -> Table:
     queries = status.get("queries", [])
-    table = Table(title=f"{status['name']}: {status['state']}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"{status['name']}: {status.get('phase') or status['state']}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
     table.add_column("query", overflow="ellipsis", min_width=12)
     for column in shown:
         table.add_column(column.title, justify="right", no_wrap=True)

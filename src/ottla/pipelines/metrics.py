@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ottla.model.peer_text import cut
-from ottla.pipelines.supervisor import STATES
+from ottla.pipelines.supervisor import CATCHING_UP, STARTING, STATES, WAITING
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,17 +26,23 @@ class PipelineMetric(NamedTuple):
     scale: float = 1.0
 
 
+_PHASES = (STARTING, WAITING, CATCHING_UP)
+"""States beside those of the status file: what a pipeline that runs does."""
 _STATE, _AGE = "ottla_pipeline_state", "ottla_pipeline_status_age_seconds"
+_PHASE_SECONDS, _WATERMARK = "ottla_pipeline_batch_phase_seconds", "ottla_pipeline_watermark_timestamp_seconds"
 _ROWS = "ottla_pipeline_expectation_rows_total"
 METRICS = (
     PipelineMetric(_STATE, "gauge", "1 for the state that the pipeline is in, 0 for all other states."),
     PipelineMetric(_AGE, "gauge", "Time since the driver wrote the status of the pipeline."),
     PipelineMetric("ottla_pipeline_rows_total", "counter", "Input rows of finished batches since the start, by query.", "rows"),
     PipelineMetric("ottla_pipeline_rows_per_second", "gauge", "Input rows of the last batch by its duration.", "rows_per_second"),
+    PipelineMetric("ottla_pipeline_input_rows_per_second", "gauge", "Input rows that arrive.", "input_rows_per_second"),
     PipelineMetric("ottla_pipeline_lag_records", "gauge", "Records of the inputs that the query has not read.", "lag"),
     PipelineMetric("ottla_pipeline_lag_seconds", "gauge", "Time that the query needs for these records at its last rate.", "lag_seconds"),
     PipelineMetric("ottla_pipeline_batch", "gauge", "Number of the last batch.", "batch"),
     PipelineMetric("ottla_pipeline_batch_seconds", "gauge", "Duration of the last batch.", "batch_ms", 0.001),
+    PipelineMetric(_PHASE_SECONDS, "gauge", "Duration of the parts of the last batch, under Spark's names (label phase)."),
+    PipelineMetric(_WATERMARK, "gauge", "The watermark of the query, in seconds since 1970; missing without a watermark."),
     PipelineMetric("ottla_pipeline_state_rows", "gauge", "Rows in the state of the query.", "state_rows"),
     PipelineMetric("ottla_pipeline_state_bytes", "gauge", "Memory of the state of the query.", "state_bytes"),
     PipelineMetric("ottla_pipeline_restarts_total", "counter", "Restarts of the query after failures.", "restarts"),
@@ -59,24 +66,34 @@ def exposition(statuses: Iterable[Mapping[str, Any]], now: float | None = None) 
 
 def _samples(metric: PipelineMetric, status: Mapping[str, Any], now: float) -> Iterator[tuple[Labels, float]]:
     pipeline = {"pipeline": str(status.get("name"))}
-    queries = status.get("queries") or ()
     if metric.name == _STATE:
-        for state in STATES:
-            yield pipeline | {"state": state}, float(status.get("state") == state)
+        state_now = status.get("phase") or status.get("state")
+        for state in dict.fromkeys((*STATES, *_PHASES)):
+            yield pipeline | {"state": state}, float(state_now == state)
     elif metric.name == _AGE:
         if "at" in status:
             yield pipeline, max(0.0, now - float(status["at"]))
-    elif metric.name == _ROWS:
-        for query in queries:
-            for expectation in query.get("expectations") or ():
-                labels = pipeline | {"query": _query(query), "expectation": cut(str(expectation["name"]))}
-                for result in ("passed", "failed"):
-                    yield labels | {"result": result}, float(expectation[result])
     else:
-        for query in queries:
-            value = query.get(metric.fact)
-            if value is not None:
-                yield pipeline | {"query": _query(query)}, float(value) * metric.scale
+        for query in status.get("queries") or ():
+            labels = pipeline | {"query": _query(query)}
+            for more, value in _query_samples(metric, query):
+                yield labels | more, value
+
+
+def _query_samples(metric: PipelineMetric, query: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], float]]:
+    if metric.name == _ROWS:
+        for expectation in query.get("expectations") or ():
+            for result in ("passed", "failed"):
+                labels = {"expectation": cut(str(expectation["name"])), "result": result}
+                yield labels, float(expectation[result])
+    elif metric.name == _PHASE_SECONDS:
+        for phase, ms in (query.get("phases_ms") or {}).items():
+            yield {"phase": str(phase)}, float(ms) / 1000
+    elif metric.name == _WATERMARK:
+        if query.get("watermark"):
+            yield {}, datetime.fromisoformat(str(query["watermark"])).timestamp()
+    elif query.get(metric.fact) is not None:
+        yield {}, float(query[metric.fact]) * metric.scale
 
 
 def _query(query: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ottla.pipelines.checked_rows import failed_counts
 from ottla.pipelines.expectations import Expectation
 from ottla.pipelines.pipeline import Step
+from ottla.pipelines.positions import RESERVED_KEY
+from ottla.pipelines.supervisor import CATCHING_UP, STARTING, WAITING
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _EMPTY_BATCHES = 2
+CATCHING_UP_S = 60.0
+"""A query whose unread records need more time than this, at its last rate, is catching up again."""
 
 
 @dataclass(slots=True)
@@ -33,6 +38,8 @@ class Running:
     """The start of the last counted trigger; a trigger without records has the number of the next batch."""
     last_error: str = ""
     progress: dict[str, Any] = field(default_factory=dict)
+    reached_end: bool = False
+    """A batch of this run has left nothing unread."""
     checked_rows: int = 0
     failed_rows: list[int] = field(default_factory=list)
     """By expectation, since the start of the run."""
@@ -43,6 +50,7 @@ class Running:
         if last is None:
             return
         self.progress = dict(last)
+        self.reached_end = self.reached_end or not lag_of(self.progress)
         for progress in self.query.recentProgress if self.query is not None else []:
             if progress["timestamp"] > self.seen_at:
                 self.seen_at = progress["timestamp"]
@@ -50,11 +58,52 @@ class Running:
                 self._count_failures(progress)
                 self.failures_in_a_row = 0
 
+    @property
+    def phase(self) -> str:
+        """`waiting`: the query starts again after a pause; `last_error` has the reason."""
+        if self.query is None:
+            return WAITING if self.last_error else STARTING
+        if not self.query.isActive:
+            return "ended"
+        if not self.progress:
+            return STARTING
+        lag, rate = lag_of(self.progress), float(self.progress.get("processedRowsPerSecond") or 0.0)
+        if lag and (not self.reached_end or lag > rate * CATCHING_UP_S):
+            return CATCHING_UP
+        return "running"
+
     def _count_failures(self, progress: Mapping[str, Any]) -> None:
         rows, failed = failed_counts(self.expectations, progress)
         self.checked_rows += rows
         before = self.failed_rows or [0] * len(failed)
         self.failed_rows = [count + more for count, more in zip(before, failed, strict=True)]
+
+
+def lag_of(progress: Mapping[str, Any]) -> int:
+    """The records that the query has not read, by Spark's last look at the ends of its inputs."""
+    return sum(_lag(source) for source in progress.get("sources") or ())
+
+
+def _lag(source: Mapping[str, Any]) -> int:
+    """Records between what a source has read and what its log held then; other sources have none."""
+    ended, latest = _parsed(source.get("endOffset")), _parsed(source.get("latestOffset"))
+    if not isinstance(ended, dict) or not isinstance(latest, dict):
+        return 0
+    lag = 0
+    for topic, parts in latest.items():
+        if isinstance(parts, dict) and topic != RESERVED_KEY:
+            read = ended.get(topic)
+            for partition, offset in parts.items():
+                lag += max(0, int(offset) - int(read.get(partition, 0) if isinstance(read, dict) else 0))
+    return lag
+
+
+def _parsed(offsets: Any) -> Any:
+    """Spark Connect gives offsets as text."""
+    try:
+        return json.loads(offsets) if isinstance(offsets, str) else offsets
+    except ValueError:
+        return None
 
 
 def only_waits_for_the_clock(recent: Sequence[Mapping[str, Any]]) -> bool:

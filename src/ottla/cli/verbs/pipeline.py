@@ -208,7 +208,7 @@ def stop(name: str, output: str, state: str | None) -> None:
 @output_option("table", "json")
 @STATE
 def status(name: str, output: str, state: str | None) -> None:
-    """Show rows, rates, lag, state size and errors of a started pipeline."""
+    """Show whether a started pipeline starts, waits, catches up or runs, with rows, lag, state size and errors."""
     from ottla.pipelines import supervisor
 
     pipeline_status = supervisor.current(supervisor.state_directory(state), name)
@@ -236,7 +236,8 @@ def status(name: str, output: str, state: str | None) -> None:
 def _line(row: dict[str, Any]) -> str:
     """One row of the list; the lag is left out for a connector that reads no topic."""
     lag = "" if row.get("lag") is None else f"  lag {row['lag']:,}"
-    return f"{row['name']:<24} {row['state']:<10} {row.get('rows') or 0:>12,} rows{lag}"
+    state = row.get("phase") or row["state"]
+    return f"{row['name']:<24} {state:<11} {row.get('rows') or 0:>12,} rows{lag}"
 
 
 @pipeline.command("list")
