@@ -34,10 +34,11 @@ from ottla.pipelines.driver_lock import DriverLock
 from ottla.pipelines.expectations import expectations_of
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
+from ottla.pipelines.openlineage import QueryPlan
 from ottla.pipelines.outputs.batch import table_columns
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, output_nodes, query_name
-from ottla.pipelines.ports import Delta, Port, TopicTable, View
+from ottla.pipelines.ports import Delta, Port, Topic, TopicTable, View
 from ottla.pipelines.reasons import called, plain_reason
 from ottla.pipelines.running import Running, only_waits_for_the_clock
 from ottla.pipelines.schema_watch import SchemaWatch
@@ -84,6 +85,8 @@ class PipelineRun:
         """Steps that have not started, with the reason: a table that an earlier step makes with its first rows."""
         self._written: dict[str, StructType] = {}
         """The columns of outputs of a run over what is there, by node."""
+        self.plans: dict[str, QueryPlan] = {}
+        """By name of the query."""
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
@@ -163,10 +166,16 @@ class PipelineRun:
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
-            expectations = expectations_of(step.function, branch)
-            queries.append(
-                Running(name=name, step=step, start=self._starter(step, writer, name), expectations=expectations)
+            quarantine = (Topic(name=step.quarantine),) if step.quarantine else ()
+            running = Running(
+                name=name,
+                step=step,
+                start=self._starter(step, writer, name),
+                expectations=expectations_of(step.function, branch),
+                inputs=step.reads,
+                outputs=(step.writes[branch], *quarantine),
             )
+            queries.append(running)
         return queries + [self._dead_letters(query, once=once) for query in self._letters if query.step is step]
 
     def _check_state(self, step: Step, branch: str, frame: DataFrame) -> None:
@@ -191,10 +200,13 @@ class PipelineRun:
     def _declared(self, step: Step, branch: str) -> Mapping[str, DataFrame]:
         checkpoint = self.settings.checkpoint_of(f"{self.pipeline.name}/{query_name(step, branch)}")
 
+        plan = QueryPlan()
+
         def declare() -> Any:
             # Tables first: a missing table ends this before a topic is planned.
             ports = sorted(step.reads.items(), key=lambda item: not isinstance(item[1], Delta | View))
             inputs = {name: self._input(port, folder_of(checkpoint, name)) for name, port in ports}
+            plan.inputs = {name: frame.schema for name, frame in inputs.items()}
             return called(step.function, inputs)
 
         try:
@@ -207,6 +219,9 @@ class PipelineRun:
             if isinstance(problem, TableMissing) and self._is_made_here(step):
                 raise
             raise StepFailed(step.name, plain_reason(problem)) from problem
+        for name, frame in branches.items():
+            plan_of_branch = QueryPlan(inputs=plan.inputs, output=frame.schema)
+            self.plans.setdefault(f"{self.pipeline.name}/{query_name(step, name)}", plan_of_branch)
         return branches
 
     def _input(self, port: Port, pins: str) -> DataFrame:
@@ -247,7 +262,13 @@ class PipelineRun:
             letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
         trigger = build.trigger_of(query.step, settings)
         letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=trigger)
-        return Running(name=name, step=query.step, start=self._starter(query.step, letters, name))
+        return Running(
+            name=name,
+            step=query.step,
+            start=self._starter(query.step, letters, name),
+            inputs={"records": query.topic},
+            outputs=(Topic(name=query.dead_letter),),
+        )
 
     def _starter(self, step: Step, writer: DataStreamWriter, name: str) -> Callable[[], StreamingQuery]:
         """A writer reads local checkpoints itself: whether it repeats a batch whose markers may have expired."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.pipelines.checked_rows import failed_counts
 from ottla.pipelines.expectations import Expectation
 from ottla.pipelines.pipeline import Step
+from ottla.pipelines.ports import Port
 from ottla.pipelines.positions import RESERVED_KEY
 from ottla.pipelines.supervisor import CATCHING_UP, STARTING, WAITING
 
@@ -29,6 +30,9 @@ class Running:
     step: Step
     start: Callable[[], StreamingQuery]
     expectations: tuple[Expectation, ...] = ()
+    inputs: Mapping[str, Port] = field(default_factory=dict)
+    """By parameter of the step's function."""
+    outputs: tuple[Port, ...] = ()
     query: StreamingQuery | None = None
     restarts: int = 0
     failures_in_a_row: int = 0
@@ -59,6 +63,10 @@ class Running:
                 self.failures_in_a_row = 0
 
     @property
+    def lag(self) -> int:
+        return lag_of(self.progress)
+
+    @property
     def phase(self) -> str:
         """`waiting`: the query starts again after a pause; `last_error` has the reason."""
         if self.query is None:
@@ -86,7 +94,7 @@ def lag_of(progress: Mapping[str, Any]) -> int:
 
 def _lag(source: Mapping[str, Any]) -> int:
     """Records between what a source has read and what its log held then; other sources have none."""
-    ended, latest = _parsed(source.get("endOffset")), _parsed(source.get("latestOffset"))
+    ended, latest = parsed_offsets(source.get("endOffset")), parsed_offsets(source.get("latestOffset"))
     if not isinstance(ended, dict) or not isinstance(latest, dict):
         return 0
     lag = 0
@@ -98,7 +106,7 @@ def _lag(source: Mapping[str, Any]) -> int:
     return lag
 
 
-def _parsed(offsets: Any) -> Any:
+def parsed_offsets(offsets: Any) -> Any:
     """Spark Connect gives offsets as text."""
     try:
         return json.loads(offsets) if isinstance(offsets, str) else offsets

@@ -7,13 +7,13 @@ from typing import Any
 
 from ottla.pipelines.graph import graph
 from ottla.pipelines.run import PipelineRun
-from ottla.pipelines.running import Running, lag_of
+from ottla.pipelines.running import Running
 from ottla.pipelines.supervisor import CATCHING_UP, STARTING, WAITING
 
 
 def query_status(running: Running) -> dict[str, Any]:
     progress = running.progress
-    lag = lag_of(progress)
+    lag = running.lag
     rate = float(progress.get("processedRowsPerSecond") or 0.0)
     durations = progress.get("durationMs") or {}
     states = progress.get("stateOperators") or []

@@ -46,6 +46,8 @@ def run_options(command: Command) -> Command:
         "micro-batch (default: 5,000,000; 0: no limit)."),
         click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
         "records may be duplicated after a failure."),
+        click.option("--lineage", metavar="WHERE", help="Send OpenLineage events to http(s)://HOST/api/v1/lineage, "
+        "file:PATH or topic:NAME."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
         click.option("--format", "source_format", type=click.Choice(["ottla", "kafka"]), hidden=True),
         STATE,

@@ -355,6 +355,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         once=bool(options.get("once")),
         quiet=options["quiet"],
         status_file=options.get("status_file"),
+        lineage=options.get("lineage"),
     )
 
 
@@ -363,6 +364,7 @@ def _words_again(context: click.Context) -> list[str]:
     names = {
         "bootstrap_servers": "--bootstrap-servers", "master": "--master", "remote": "--remote", "checkpoints": "--checkpoints",
         "archive": "--archive", "max_offsets_per_trigger": "--max-offsets-per-trigger", "spark_log": "--spark-log", "source_format": "--format",
+        "lineage": "--lineage",
     }  # fmt: skip
     words: list[str] = []
     for parameter, option in names.items():
