@@ -98,6 +98,7 @@ class _Lineage:
 
     def __init__(self, work: PipelineRun, events: LineageQueue | None, spark_version: str) -> None:
         self._work = work
+        work.is_traced = events is not None
         self._reporter = None if events is None else LineageReporter(events.send, time.monotonic, spark_version)
 
     def __enter__(self) -> Self:

@@ -18,6 +18,7 @@ from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTa
 from ottla.pipelines.positions import RESERVED_KEY
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
     from ottla.pipelines.run import PipelineRun
@@ -105,6 +106,13 @@ class QueryPlan:
     output: StructType | None = None
     columns: Mapping[str, Sequence[tuple[str, str, bool]]] = field(default_factory=dict)
     """Column of the output -> parameter, column of that input, and whether the value is unchanged."""
+
+
+def query_plan(output: DataFrame, inputs: Mapping[str, DataFrame]) -> QueryPlan:
+    from ottla.pipelines.column_lineage import column_sources
+
+    schemas = {parameter: frame.schema for parameter, frame in inputs.items()}
+    return QueryPlan(inputs=schemas, output=output.schema, columns=column_sources(output, inputs))
 
 
 def event(

@@ -18,6 +18,11 @@ KEEP_OR_SWITCH = (
     "run the step as it was, or create new outputs with `ottla pipeline backfill` and go over to them with `ottla pipeline "
     "switch`"
 )
+_PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.util.ConcurrentModificationException")
+"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage. All queries of a session
+share the Python function of a data source. Spark changes the environment variables of that function for one query while
+the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
+"""
 _PLACE = re.compile(r", line \d+\)$")
 _RECORD = re.compile(r"\S+-\d+ offset \d+: ")
 _OPERATORS = {
@@ -39,6 +44,11 @@ def plain_reason(problem: BaseException) -> str:
     reason = _reason(problem, text)
     place = "" if _PLACE.search(reason) else place_of(problem, text)
     return reason + place + ("" if _RECORD.search(reason) else records_of(text))
+
+
+def is_passing(problem: BaseException) -> bool:
+    """Whether the same query, started again, may well succeed."""
+    return any(words in str(problem) for words in _PASSING)
 
 
 def called(function: Callable[..., Any], inputs: Mapping[str, Any]) -> Any:

@@ -34,12 +34,12 @@ from ottla.pipelines.driver_lock import DriverLock
 from ottla.pipelines.expectations import expectations_of
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
-from ottla.pipelines.openlineage import QueryPlan
+from ottla.pipelines.openlineage import QueryPlan, query_plan
 from ottla.pipelines.outputs.batch import table_columns
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, output_nodes, query_name
 from ottla.pipelines.ports import Delta, Port, Topic, TopicTable, View
-from ottla.pipelines.reasons import called, plain_reason
+from ottla.pipelines.reasons import called, is_passing, plain_reason
 from ottla.pipelines.running import Running, only_waits_for_the_clock
 from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.state_notes import checked_state
@@ -53,11 +53,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 AT_ONCE = 2
-_PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.util.ConcurrentModificationException")
-"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage. All queries of a session
-share the Python function of a data source. Spark changes the environment variables of that function for one query while
-the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
-"""
 
 
 class StepFailed(UserError):
@@ -86,7 +81,8 @@ class PipelineRun:
         self._written: dict[str, StructType] = {}
         """The columns of outputs of a run over what is there, by node."""
         self.plans: dict[str, QueryPlan] = {}
-        """By name of the query."""
+        """By name of the query, of a run that `is_traced`."""
+        self.is_traced = False
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
@@ -200,13 +196,12 @@ class PipelineRun:
     def _declared(self, step: Step, branch: str) -> Mapping[str, DataFrame]:
         checkpoint = self.settings.checkpoint_of(f"{self.pipeline.name}/{query_name(step, branch)}")
 
-        plan = QueryPlan()
+        inputs: dict[str, DataFrame] = {}
 
         def declare() -> Any:
             # Tables first: a missing table ends this before a topic is planned.
             ports = sorted(step.reads.items(), key=lambda item: not isinstance(item[1], Delta | View))
-            inputs = {name: self._input(port, folder_of(checkpoint, name)) for name, port in ports}
-            plan.inputs = {name: frame.schema for name, frame in inputs.items()}
+            inputs.update({name: self._input(port, folder_of(checkpoint, name)) for name, port in ports})
             return called(step.function, inputs)
 
         try:
@@ -219,9 +214,8 @@ class PipelineRun:
             if isinstance(problem, TableMissing) and self._is_made_here(step):
                 raise
             raise StepFailed(step.name, plain_reason(problem)) from problem
-        for name, frame in branches.items():
-            plan_of_branch = QueryPlan(inputs=plan.inputs, output=frame.schema)
-            self.plans.setdefault(f"{self.pipeline.name}/{query_name(step, name)}", plan_of_branch)
+        for name, frame in branches.items() if self.is_traced else ():
+            self.plans[f"{self.pipeline.name}/{query_name(step, name)}"] = query_plan(frame, inputs)
         return branches
 
     def _input(self, port: Port, pins: str) -> DataFrame:
@@ -303,7 +297,7 @@ class PipelineRun:
                     continue
                 active.remove(running)
                 problem = running.query.exception() if running.query is not None else None
-                if problem is not None and _is_passing(problem) and running.restarts < MAX_RESTARTS:
+                if problem is not None and is_passing(problem) and running.restarts < MAX_RESTARTS:
                     running.restarts += 1
                     self._stopping.wait(pause_s(running.restarts))  # what is too busy now is so a moment later
                     waiting.append(running)
@@ -385,11 +379,7 @@ def _patiently(step: Step, function: Callable[[], Result]) -> Result:
         try:
             return function()
         except (PySparkException, Py4JJavaError) as problem:  # the second: a checkpoint that cannot be written
-            if not _is_passing(problem) or failures == MAX_RESTARTS:
+            if not is_passing(problem) or failures == MAX_RESTARTS:
                 raise StepFailed(step.name, plain_reason(problem)) from problem
         failures += 1
         time.sleep(pause_s(failures))
-
-
-def _is_passing(problem: BaseException) -> bool:
-    return any(words in str(problem) for words in _PASSING)

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,8 +50,9 @@ class DeadLetter:
 class _Output:
     """What the query of an output has given."""
 
-    fresh: list[dict[str, Any]] = field(default_factory=list)
-    quarantined: list[QuarantinedRow] = field(default_factory=list)
+    rows: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """By batch: a batch that runs again replaces its rows."""
+    quarantined: dict[int, list[QuarantinedRow]] = field(default_factory=dict)
     counts: list[tuple[int, list[int]]] = field(default_factory=list)
 
 
@@ -116,12 +118,14 @@ class StepTest:
     def rows(self, branch: str = "") -> list[dict[str, Any]]:
         """The rows that the records since the last call give, without columns that the output leaves out."""
         output = self._run(branch)
-        fresh, output.fresh = output.fresh, []
+        fresh = [row for batch in sorted(output.rows) for row in output.rows[batch]]
+        output.rows.clear()
         return fresh
 
     def quarantined(self, branch: str = "") -> list[QuarantinedRow]:
         """All rows that the step has quarantined."""
-        return list(self._run(branch).quarantined)
+        quarantined = self._run(branch).quarantined
+        return [row for batch in sorted(quarantined) for row in quarantined[batch]]
 
     def expectations(self, branch: str = "") -> dict[str, tuple[int, int]]:
         """The rows that passed and failed each expectation."""
@@ -160,26 +164,26 @@ class StepTest:
         output = self._outputs[branch]
         expectations = expectations_of(self._step.function, branch)
 
-        def collect(frame: DataFrame, _: int) -> None:
+        def collect(frame: DataFrame, batch: int) -> None:
+            output.rows[batch], output.quarantined[batch] = [], []
             for row in frame.toArrow().to_pylist():  # times have the zone UTC, whatever the zone of the machine is
-                self._take(row, branch)
+                self._take(row, branch, batch)
 
-        query = (
+        writer = (
             self._frame(branch)
             .writeStream.foreachBatch(collect)
             .outputMode(self._step.output_mode)
             .option("checkpointLocation", self._checkpoint(branch))
             .trigger(availableNow=True)
-            .start()
         )
-        self._await(query)
-        if expectations:
-            from ottla.pipelines.checked_rows import failed_counts
+        for progress in self._to_its_end(writer):
+            if expectations:
+                from ottla.pipelines.checked_rows import failed_counts
 
-            output.counts += [failed_counts(expectations, progress) for progress in query.recentProgress]
+                output.counts.append(failed_counts(expectations, progress))
         return output
 
-    def _take(self, row: dict[str, Any], branch: str) -> None:
+    def _take(self, row: dict[str, Any], branch: str, batch: int) -> None:
         """Columns that begin with _ are not written, but for the key and the mark of a deletion."""
         from ottla.pipelines.checked_rows import FAILED
 
@@ -190,9 +194,9 @@ class StepTest:
             written["_deleted"] = True
         if failed:
             names = tuple(expectation["name"] for expectation in failed)
-            output.quarantined.append(QuarantinedRow(row=written, expectations=names))
+            output.quarantined[batch].append(QuarantinedRow(row=written, expectations=names))
         else:
-            output.fresh.append(written)
+            output.rows[batch].append(written)
 
     def _frame(self, branch: str) -> DataFrame:
         from ottla.pipelines.analysis import check_output, checked_branches
@@ -213,19 +217,28 @@ class StepTest:
             raise UserError(f"the input {name} of step {self._step.name} is a table: give its rows with table()")
         return self._tables[name]
 
-    def _await(self, query: Any) -> None:
+    def _to_its_end(self, writer: Any) -> list[Any]:
+        """The progress of all batches. A busy machine may be too slow for Spark's limits: such a run goes on where it was."""
         from pyspark.errors import PySparkException
 
-        from ottla.pipelines.reasons import plain_reason
+        from ottla.env.restarts import MAX_RESTARTS, pause_s
+        from ottla.pipelines.reasons import is_passing, plain_reason
         from ottla.pipelines.run import StepFailed
-        from ottla.pipelines.running import only_waits_for_the_clock
 
-        try:
-            while not query.awaitTermination(_LOOK_S):
-                if only_waits_for_the_clock(query.recentProgress):
-                    query.stop()
-        except PySparkException as problem:
-            raise StepFailed(self._step.name, plain_reason(problem)) from problem
+        batches: list[Any] = []
+        failures = 0
+        while True:
+            query = None
+            try:
+                query = writer.start()
+                _await(query)
+                return batches + list(query.recentProgress)
+            except PySparkException as problem:
+                failures += 1
+                if failures > MAX_RESTARTS or not is_passing(problem):
+                    raise StepFailed(self._step.name, plain_reason(problem)) from problem
+            batches += list(query.recentProgress) if query is not None else []
+            time.sleep(pause_s(failures))
 
     def _checkpoint(self, branch: str) -> str:
         from ottla.pipelines.pipeline import query_name
@@ -253,6 +266,14 @@ def _chosen(pipeline: Pipeline, name: str | None) -> Step:
     if step is None:
         raise UserError(f"name a step of the pipeline {pipeline.name}: {', '.join(steps)}")
     return step
+
+
+def _await(query: Any) -> None:
+    from ottla.pipelines.running import only_waits_for_the_clock
+
+    while not query.awaitTermination(_LOOK_S):
+        if only_waits_for_the_clock(query.recentProgress):
+            query.stop()
 
 
 def _plan_empty_batch(checkpoint: str, watermark_ms: int) -> None:
