@@ -67,6 +67,7 @@ EXCEPTIONS = {
     ),
     "to_string": "a method that Starlette's converters of paths must have",
     **dict.fromkeys(("leader_of", "wait_for_lag"), "public methods of the test kit: docs/testing.md"),
+    "advance_watermark": "a public method of the test kit: docs/pipeline-testing.md",
     "pytest_addoption": "a hook that pytest calls",
     **dict.fromkeys(("setUpClass", "tearDown"), "methods that unittest calls"),
 }

@@ -29,7 +29,7 @@ _ROW_CHARACTERS = 500
 
 
 def checked(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """The rows that go on, counted. With a quarantine the rows that fail stay, and FAILED tells them apart.
+    """The rows that go on, counted. With a quarantine the rows that fail stay, marked by FAILED.
 
     UserError for a condition that is no condition on a row of the frame.
     """
@@ -95,8 +95,11 @@ def _label(expectation: Expectation) -> Column:
 
 
 def _fails(expectations: Sequence[Expectation]) -> Column:
-    names = F.array(*[F.lit(expectation.name) for expectation in expectations])
-    return F.arrays_overlap(F.col(f"{FAILED}.name"), names)
+    return F.arrays_overlap(F.col(f"{FAILED}.name"), _names(expectations))
+
+
+def _names(expectations: Sequence[Expectation]) -> Column:
+    return F.array(*[F.lit(expectation.name) for expectation in expectations])
 
 
 def is_good() -> Column:
@@ -105,7 +108,7 @@ def is_good() -> Column:
 
 
 def _reason(rows: DataFrame, expectations: Sequence[Expectation]) -> Column:
-    names = F.concat_ws(", ", F.array_intersect(f"{FAILED}.name", F.array(*[F.lit(one.name) for one in expectations])))
+    names = F.concat_ws(", ", F.array_intersect(f"{FAILED}.name", _names(expectations)))
     parts = [F.lit("expectation failed: "), names, F.lit(": ")]
     if {"_topic", "_partition", "_offset"} <= set(rows.columns):
         parts.append(F.format_string("%s-%d offset %d: ", "_topic", "_partition", "_offset"))

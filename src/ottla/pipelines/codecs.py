@@ -104,7 +104,7 @@ def _ddl(schema: StructType) -> str:
 def encoded(frame: DataFrame, form: Format, subject: str, only: Column | None = None) -> Column:
     """The value column of an output, from all columns of `frame`; null for rows where `only` is false.
 
-    Python encodes every row of a batch, whatever a CASE around the column says: such rows are null before.
+    Python encodes every row of a batch, also inside of a CASE: such rows are null before.
     """
     names = [name for name in frame.columns if not name.startswith("_")]
     if form.kind in {"bytes", "text"}:

@@ -33,8 +33,8 @@ def column_sources(result: DataFrame, inputs: Mapping[str, DataFrame]) -> dict[s
     origins: dict[int, _Origin] = {}
     plan = _plan(result)
     _look(plan, columns, origins)
-    found = {name: sorted(_resolved(identity, columns, origins, set())) for identity, name in _output(plan)}
-    return {name: sources for name, sources in found.items() if sources and not name.startswith("_")}
+    sources_of = {name: sorted(_resolved(identity, columns, origins, set())) for identity, name in _output(plan)}
+    return {name: sources for name, sources in sources_of.items() if sources and not name.startswith("_")}
 
 
 def _plan(frame: DataFrame) -> Any:

@@ -43,7 +43,7 @@ Dataset = dict[str, Any]
 Event = dict[str, Any]
 
 
-def facet(name: str, **content: Any) -> dict[str, Any]:
+def facet(name: str, /, **content: Any) -> dict[str, Any]:
     return {name: {"_producer": PRODUCER, "_schemaURL": _FACETS[name], **content}}
 
 
@@ -165,17 +165,18 @@ def _offsets_of(topic: str, progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _output(port: Port, plan: QueryPlan, inputs: Mapping[str, Port], bootstrap_servers: str) -> Dataset:
-    namespace, name = dataset_name(port, bootstrap_servers)
+    namespace, dataset = dataset_name(port, bootstrap_servers)
     facets: dict[str, Any] = {}
     if plan.output is not None:
         facets |= facet("schema", fields=schema_fields(plan.output))
     if plan.columns:
         names = {parameter: dataset_name(source, bootstrap_servers) for parameter, source in inputs.items()}
-        facets |= facet("columnLineage", fields={
-            column: {"inputFields": [_input_field(names[parameter], *source) for parameter, *source in sources]}
+        fields = {
+            column: {"inputFields": [_input_field(names[parameter], name, plain) for parameter, name, plain in sources]}
             for column, sources in plan.columns.items()
-        })  # fmt: skip
-    return {"namespace": namespace, "name": name, "facets": facets, "outputFacets": {}}
+        }
+        facets |= facet("columnLineage", fields=fields)
+    return {"namespace": namespace, "name": dataset, "facets": facets, "outputFacets": {}}
 
 
 def _input_field(name: tuple[str, str], column: str, unchanged: bool) -> dict[str, Any]:  # noqa: FBT001 - a field of a tuple

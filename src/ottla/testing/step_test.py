@@ -286,8 +286,10 @@ def _await(query: Any) -> None:
 
 
 def _plan_empty_batch(checkpoint: str, watermark_ms: int) -> None:
-    """Plans the batch without records that Spark itself runs when a watermark has moved: the next start of the query
-    finishes a batch that is in the offset log and not in the commit log."""
+    """Plans the batch without records that Spark itself runs when a watermark has moved.
+
+    The next start of the query finishes a batch that is in the offset log and not in the commit log.
+    """
     folder = os.path.join(checkpoint, "offsets")
     batches = [int(name) for name in os.listdir(folder) if name.isdigit()] if os.path.isdir(folder) else []
     if not batches:
