@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, MapType, StringType, StructType
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.lineage_sinks import MOST_QUEUED, TOKEN, LineageQueue, lineage_writer
@@ -45,8 +45,17 @@ def test_names_follow_the_naming_rules_and_hold_no_login(port: Any, name: tuple[
     assert dataset_name(port, SERVERS) == name
 
 
+def columns(**kinds: DataType) -> StructType:
+    schema = StructType()
+    for name, kind in kinds.items():
+        schema = schema.add(name, kind)
+    return schema
+
+
 def test_columns_are_those_of_values() -> None:
-    schema = StructType.fromDDL("id long, place struct<city: string>, tags map<string,int>, _key string, _offset long")
+    schema = columns(
+        id=LongType(), place=columns(city=StringType()), tags=MapType(StringType(), IntegerType()), _key=StringType()
+    )
     assert schema_fields(schema) == [
         {"name": "id", "type": "bigint"},
         {"name": "place", "type": "struct", "fields": [{"name": "city", "type": "string"}]},
@@ -74,9 +83,9 @@ class Clock:
 
 
 def work(*queries: Running) -> Any:
-    orders, out = StructType.fromDDL("id long, total double"), StructType.fromDDL("id long, total double, __x int")
-    columns = {"id": [("orders", "id", True)], "total": [("orders", "total", False), ("users", "name", False)]}
-    plan = QueryPlan(inputs={"orders": orders}, output=out, columns=columns)
+    orders, out = columns(id=LongType(), total=DoubleType()), columns(id=LongType(), total=DoubleType(), __x=LongType())
+    sources = {"id": [("orders", "id", True)], "total": [("orders", "total", False), ("users", "name", False)]}
+    plan = QueryPlan(inputs={"orders": orders}, output=out, columns=sources)
     plans = {query.name: plan for query in queries}
     return SimpleNamespace(running=list(queries), plans=plans, settings=SimpleNamespace(bootstrap_servers=SERVERS))
 

@@ -19,6 +19,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_ac
 from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
+    from ottla.pipelines.graph import NodeColumns
     from ottla.pipelines.pipeline import Pipeline
 
 
@@ -258,14 +259,31 @@ def list_(output: str, state: str | None) -> None:
 @pipeline.command()
 @click.argument("file")
 @click.option("--name", help="Use only the pipeline of this name.")
+@click.option("--columns", "with_columns", is_flag=True, help="Show the columns of topics and tables; starts Spark.")
 @output_option("svg", "json")
-def graph(file: str, name: str | None, output: str) -> None:
+def graph(file: str, name: str | None, with_columns: bool, output: str) -> None:  # noqa: FBT001 - click passes flags so
     """Draw the graph of steps, topics and tables as SVG."""
     from ottla.pipelines.graph import graph as as_json
     from ottla.pipelines.graph import svg
 
-    for pipeline in pick(file, name):
-        click.echo(svg(pipeline) if output == "svg" else json.dumps(as_json(pipeline)))
+    pipelines = pick(file, name)
+    columns = _columns(pipelines) if with_columns else {}
+    for pipeline in pipelines:
+        of_nodes = columns.get(pipeline.name)
+        click.echo(svg(pipeline, of_nodes) if output == "svg" else json.dumps(as_json(pipeline, of_nodes)))
+
+
+def _columns(pipelines: list[Pipeline]) -> dict[str, NodeColumns]:
+    from ottla.pipelines.build import RunSettings
+    from ottla.pipelines.graph_columns import node_columns
+    from ottla.pipelines.reset import local_session
+
+    settings = RunSettings(bootstrap_servers="127.0.0.1:9092", checkpoints="")
+    session = local_session({})
+    try:
+        return {pipeline.name: node_columns(session, pipeline, settings) for pipeline in pipelines}
+    finally:
+        session.stop()
 
 
 @pipeline.command()
