@@ -6,6 +6,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +23,7 @@ from ottla.pipelines.display import expectation_table
 from ottla.pipelines.expectations import expect, expectations_of
 from ottla.pipelines.graph import graph
 from ottla.pipelines.metrics import exposition
-from ottla.pipelines.pipeline import Pipeline
+from ottla.pipelines.pipeline import Pipeline, load_pipelines
 from ottla.pipelines.ports import delta, topic, view
 from ottla.pipelines.run import PipelineRun, StepFailed
 from ottla.pipelines.running import Running
@@ -141,6 +142,19 @@ def test_validate_refuses_a_condition(spark, condition):
     (problem,) = problems(spark, made, NOWHERE)
     assert problem.startswith(f"step totals: the expectation {condition!r} ")
     assert re.search(BROKEN[condition], problem), problem
+
+
+def test_the_page_is_a_pipeline_that_validates(spark, tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs/pipeline-expectations.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "shop.py").write_text(block)
+    (made,) = load_pipelines(str(tmp_path / "shop.py"))
+    assert [one.name for one in expectations_of(made.steps[0].function)] == [
+        "total >= 0",
+        "has a page",
+        "id is not null",
+    ]
+    assert problems(spark, made, NOWHERE) == []
 
 
 def checked_orders(spark, *expectations, schema="id long, total double", rows=ORDERS):

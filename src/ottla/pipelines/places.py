@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-import ottla
 from ottla.pipelines.positions import RESERVED_KEY
 
-_OTTLA = os.path.dirname(os.path.abspath(ottla.__file__)) + os.sep
+_OTTLA = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]pyspark[/\\]|[/\\]py4j[/\\]|[/\\]lib[/\\]python3")
 _CALLED_FROM = re.compile(r"was called from\s+(\S+\.py):(\d+)")
 """Spark's words for the line that made an expression: the context of an error inside the JVM."""
