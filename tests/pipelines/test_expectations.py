@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from ottla.pipelines.display import expectation_table
 from ottla.pipelines.expectations import expect, expectations_of
 from ottla.pipelines.graph import graph
 from ottla.pipelines.metrics import exposition
+from ottla.pipelines.openlineage import LineageReporter
 from ottla.pipelines.pipeline import Pipeline, load_pipelines
 from ottla.pipelines.ports import delta, topic, view
 from ottla.pipelines.run import PipelineRun, StepFailed
@@ -217,8 +219,14 @@ def test_a_topic_gets_what_passes_and_the_quarantine_the_reason(spark, topics, c
     expectations = POSITIVE, HAS_ID, SMALL
     writes = topic(out, value="json", key="id")
     made = shop("shop", writes, *expectations, source=source, quarantine=f"{out}.bad")
-    work = run_once(spark, topics, made, tmp_path)
+    work = PipelineRun(spark, made, RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path)))
+    work.is_traced = True
+    events = []
+    reporter = LineageReporter(events.append, time.monotonic, spark.version)
+    work.once(reporter)
+    reporter.end(work)
     assert [json.loads(row["value"])["id"] for row in committed(out)] == [1]
+    check_lineage(events, topics.servers, source, out)
     bad = committed(f"{out}.bad")
     assert [(row["key"], json.loads(row["value"])) for row in bad] == [
         (b"2", {"id": 2, "total": -1.0}), (b"3", {"id": 3, "total": None}), (None, {"id": None, "total": -2.0})
@@ -240,6 +248,18 @@ def test_a_topic_gets_what_passes_and_the_quarantine_the_reason(spark, topics, c
     run_once(spark, topics, made, tmp_path)
     assert len(committed(out)) == 1
     assert len(committed(f"{out}.bad")) == 3
+
+
+def check_lineage(events, servers, source, out):
+    """Datasets, offsets and columns of a run, as OpenLineage has them."""
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
+    (read,), written = events[1]["inputs"], events[1]["outputs"]
+    assert (read["namespace"], read["name"]) == (f"kafka://{servers}", source)
+    assert read["inputFacets"]["ottla_offsets"]["partitions"] == {"0": len(ORDERS)}
+    assert [dataset["name"] for dataset in written] == [out, f"{out}.bad"]
+    fields = written[0]["facets"]["columnLineage"]["fields"]
+    assert [field["field"] for field in fields["total"]["inputFields"]] == ["total"]
+    assert set(fields) == {"id", "total"}
 
 
 def counts(work):
