@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -76,7 +77,7 @@ def test_an_error_of_a_function_has_its_line(shop):
         str(raised.value) == "AttributeError: 'NoneType' object has no attribute 'select' in priced (shop.py, line 10)"
     )
     with pytest.raises(UserError, match=r"KeyError: 'id' in priced \(shop\.py, line 10\)"):
-        called(shop.steps[0].function, {"rows": pd.DataFrame()})
+        called(shop.steps[0].function, {"rows": SimpleNamespace(select=list)})
 
 
 def test_validate_and_run_name_step_function_and_line(spark, shop, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ENDLESS = 100_000
 """Wider than every table."""
+_LEAST_NAME, _BAR, _PADDING = 12, 16, 2
 
 
 class _Column(NamedTuple):
@@ -50,16 +51,15 @@ def status_table(status: dict[str, Any], width: int | None = None) -> Table:
     """State, restarts and errors have a column only where there are some. `width` leaves out columns until the rest fits."""
     queries = status.get("queries", [])
     shown = [column for column in _COLUMNS if not column.only_if or any(query.get(column.only_if) for query in queries)]
-    table = _table(status, shown)
-    while width is not None and len(shown) > 1 and _least_width(table) > width:
+    while width is not None and queries and len(shown) > 1 and _least_width(queries, shown) > width:
         shown.remove(min(shown, key=lambda column: column.last_to_stay))
-        table = _table(status, shown)
-    return table
+    return _table(status, shown)
 
 
-def _least_width(table: Table) -> int:
-    console = Console(width=_ENDLESS)
-    return console.measure(table).minimum
+def _least_width(queries: Sequence[dict[str, Any]], shown: Sequence[_Column]) -> int:
+    """With the name of a query, a bar and an error as short as they may be."""
+    numbers = [max(len(column.title), *(len(column.text(query)) for query in queries)) for column in shown]
+    return _LEAST_NAME + _BAR + sum(numbers) + _PADDING * (len(shown) + 2)
 
 
 def print_whole(console: Console, table: Table) -> None:
@@ -76,15 +76,15 @@ def _table(status: dict[str, Any], shown: list[_Column]) -> Table:
         box=SIMPLE_HEAD,
         pad_edge=False,
     )
-    table.add_column("query", overflow="ellipsis", min_width=12)
+    table.add_column("query", overflow="ellipsis", min_width=_LEAST_NAME)
     for column in shown:
         table.add_column(column.title, justify="right", no_wrap=True)
     if any(query["error"] or (query["active"] and query["lag"]) for query in queries):
-        table.add_column("", min_width=16)
+        table.add_column("", min_width=_BAR)
     for query in queries:
         cells: list[Any] = [query["name"].partition("/")[2], *[column.text(query) for column in shown]]
         if query["active"] and query["lag"]:
-            cells.append(ProgressBar(total=query["rows"] + query["lag"], completed=query["rows"], width=16))
+            cells.append(ProgressBar(total=query["rows"] + query["lag"], completed=query["rows"], width=_BAR))
         elif query["error"]:
             cells.append(escape(query["error"]))
         table.add_row(*cells)
