@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ottla.pipelines import supervisor
 from ottla.pipelines.display import status_table
 from ottla.pipelines.metrics import METRICS, exposition
 from ottla.pipelines.pipeline import Pipeline
@@ -86,6 +88,15 @@ def test_a_step_that_waits_for_a_table_is_reported() -> None:
     shown = status(running(batch(0, 9, 9)), waiting={"placed": "step placed waits"})
     assert (shown["phase"], shown["warnings"]) == (WAITING, ["new", "step placed waits"])
     assert status(state="failed")["phase"] == ""
+
+
+def test_a_pipeline_whose_process_is_gone_has_no_phase(tmp_path: Path) -> None:
+    state = supervisor.state_directory(str(tmp_path))
+    supervisor.write_json(str(tmp_path / "shop.status.json"), status(running(batch(0, 9, 9))))
+    shown = supervisor.current(state, "shop")
+    assert (shown["state"], shown["phase"]) == ("dead", "")
+    assert str(status_table(shown).title) == "shop: dead"
+    assert 'ottla_pipeline_state{pipeline="shop",state="dead"} 1' in exposition([shown]).splitlines()
 
 
 def test_metrics_of_progress() -> None:

@@ -167,6 +167,7 @@ def current(state: str, name: str) -> dict[str, Any]:
         noted = (read_json(definition) or {}).get("pid")
         facts |= {
             "state": "dead",
+            "phase": "",
             "error": facts.get("error") or f"process {noted} is gone; its last words are in {log}",
         }
     return facts | {"pid": pid, "log": log}
