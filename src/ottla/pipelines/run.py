@@ -77,7 +77,7 @@ class PipelineRun:
         self.warnings: list[str] = []
         """Sentences for the status."""
         self.waiting: dict[str, str] = {}
-        """Steps that have not started, with the reason: a table that an earlier step makes with its first rows."""
+        """Steps that have not started, with the reason: a table that an earlier step makes with its first batch."""
         self._written: dict[str, StructType] = {}
         """The columns of outputs of a run over what is there, by node."""
         self.plans: dict[str, QueryPlan] = {}
@@ -131,7 +131,7 @@ class PipelineRun:
                 self.waiting.pop(step.name, None)
             except TableMissing as missing:
                 self.waiting[step.name] = (
-                    f"step {step.name} waits: {missing}, which an earlier step makes with its first rows"
+                    f"step {step.name} waits: {missing}; an earlier step makes the table with its first batch"
                 )
         self.running += prepared
         for running in prepared:
