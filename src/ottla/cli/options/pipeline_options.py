@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.options.client_options import property_option, servers_option
+from ottla.cli.options.profile_option import profiled
 from ottla.cli.options.settings_file import settings_option
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run_options(command: Command) -> Command:
         click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
         CHECKPOINTS,
         property_option(),
+        profiled,
         SPARK_SETTINGS,
         click.option("--py-files", multiple=True, metavar="FILE", help="Further .py or .zip files; may be repeated."),
         click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),

@@ -7,6 +7,7 @@ for a log that was started on the line before. If a listener is no broker, the d
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -67,9 +68,23 @@ def logs_in(where: Profile) -> bool:
 
 def check_login(where: Profile) -> None:
     """Raises AuthenticationFailed if the cluster refuses the password: librdkafka repeats such a login for ever."""
-    if logs_in(where) and where.properties.get("sasl.mechanism") in _PASSWORD_MECHANISMS:
+    if _has_password(where):
         with open_cluster(where) as cluster:
             cluster.any(time.monotonic() + PATIENCE_S)
+
+
+def refuse_wrong_login(where: Profile) -> None:
+    """As `check_login`, for a program that may start before its brokers: without an answer nothing is refused."""
+    if not _has_password(where) or refusals(where.bootstrap):
+        return
+    with contextlib.suppress(ConnectionFailed, CallTimeout):
+        check_login(where)
+
+
+def _has_password(where: Profile) -> bool:
+    """In Java's names; a login in librdkafka's names is not tried."""
+    by_password = where.properties.get("sasl.mechanism") in _PASSWORD_MECHANISMS
+    return logs_in(where) and by_password and "sasl.jaas.config" in where.properties
 
 
 @contextmanager
