@@ -68,8 +68,11 @@ def validate(
     reasons: list[str] = []
     kept: list[str] = []
     if bootstrap_servers:
+        from ottla.cli.options.profiles import Profile
+        from ottla.cli.options.reachability import check_login
         from ottla.pipelines.topics import existing_topics
 
+        check_login(Profile(bootstrap_servers, properties=dict(settings.client)))
         for _, steps in ordered:
             try:
                 existing_topics(settings, steps)

@@ -42,7 +42,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
 @allow_open_option
 @access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
-              help="Login at the elected writer for forwarded writes.")  # fmt: skip
+              help="Login for forwarded writes.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, metavar="URL",
               help="Instance that may receive forwarded writes.")  # fmt: skip
 @click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
