@@ -30,6 +30,7 @@ from tests.support.debian import debian_command
 from tests.support.hadolint import hadolint
 from tests.support.helm import helm
 from tests.support.kafka_jars import Unavailable
+from tests.support.kubernetes_schemas import problems_of
 from tests.support.ports import free_ports
 from tests.support.whole_answers import whole
 
@@ -37,6 +38,16 @@ DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 CONSOLE_METRICS = {"ottla_group_lag_records", "ottla_group_lag_seconds", "ottla_console_look_seconds"}
 KNOWN = {metric.name for metric in METRICS} | CONSOLE_METRICS | {"up"}
 NAME = re.compile(r"\b((?:kafka|ottla|process)_\w+)\b(?!\s*=)")
+
+OPEN = ("--set", "allowOpen=true")
+SECURED = (
+    "--set", "tls.existingSecret=t", "--set", "auth.existingSecret=a", "--set", "encryption.existingSecret=e",
+    "--set", "metrics.existingSecret=m", "--set", "console.usersSecret=u", "--set", "console.clientSecret=c",
+)  # fmt: skip
+EXTERNAL = {
+    ("--set", "external.enabled=true", "--set", "external.host=h.example.org"): "node ports",
+    ("--set", "external.enabled=true", "--set", "external.type=LoadBalancer", "--set", "external.domain=kafka.example.org"): "names",
+}
 
 
 def names_in(expression: str) -> set[str]:
@@ -132,10 +143,10 @@ def test_the_chart_parses() -> None:
     values = yaml.safe_load((chart / "values.yaml").read_text())
     used = {
         name
-        for template in (chart / "templates").glob("*.yaml")
-        for name in re.findall(r"\.Values\.(\w+)", template.read_text())
+        for template in (chart / "templates").iterdir()
+        for name in re.findall(r"(?:\.Values|\$values)\.(\w+)", template.read_text())
     }
-    assert used <= set(values)
+    assert used == set(values)
 
 
 @pytest.mark.interop
@@ -164,15 +175,103 @@ def test_helm_takes_the_chart_and_its_nodes_could_start() -> None:
             assert made.returncode == 0, made.stderr
             parts = [part for part in yaml.safe_load_all(made.stdout) if part]
             assert {"Service", "StatefulSet", "Deployment", "NetworkPolicy"} <= {part["kind"] for part in parts}
+            assert [problem for part in parts for problem in problems_of(part)] == []
             check_pods(parts)
             check_nodes(parts, nodes, secured=mode is SECURED)
 
 
-OPEN = ("--set", "allowOpen=true")
-SECURED = (
-    "--set", "tls.existingSecret=t", "--set", "auth.existingSecret=a", "--set", "encryption.existingSecret=e",
-    "--set", "metrics.existingSecret=m", "--set", "console.usersSecret=u", "--set", "console.clientSecret=c",
-)  # fmt: skip
+@pytest.mark.interop
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("mode", [OPEN, SECURED], ids=["open", "secured"])
+@pytest.mark.parametrize("options", EXTERNAL, ids=EXTERNAL.get)
+def test_nodes_without_a_controller_and_clients_outside(
+    mode: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    """Each pod has an address of its own for clients outside, and a Service behind this address."""
+    parts = rendered(*mode, *options, "--set", "brokers=2", "--set", "antiAffinity=hard")
+    assert [problem for part in parts for problem in problems_of(part)] == []
+    check_pods(parts, count=3)
+    ids, outside = set(), set()
+    for stateful_set in of_kind(parts, "StatefulSet"):
+        for number in range(stateful_set["spec"]["replicas"]):
+            name = f"{stateful_set['metadata']['name']}-{number}"
+            properties = node_properties(stateful_set, secured=mode is SECURED, pod=name)
+            assert ("listener.name.external.plain.sasl.jaas.config" in properties) == (mode is SECURED)
+            config = load(properties)
+            ids.add(config.node_id)
+            assert config.is_controller == (stateful_set["metadata"]["name"] == "log")
+            assert len(config.controller_quorum_voters) == 3
+            internal, external = config.advertised_broker_listeners
+            assert f"{internal.host}:{internal.port}" == f"{name}.{stateful_set['metadata']['name']}:9092"
+            outside.add((name, external.host, external.port))
+            protocols = dict(row.split(":") for row in properties["listener.security.protocol.map"].split(","))
+            assert protocols["EXTERNAL"] == ("SASL_SSL" if mode is SECURED else "PLAINTEXT")
+    assert ids == {1, 2, 3, 101, 102}
+    services = [part["spec"] for part in of_kind(parts, "Service") if part["metadata"]["name"].endswith("-external")]
+    by_pod = {spec["selector"]["statefulset.kubernetes.io/pod-name"]: spec for spec in services}
+    if "external.type=LoadBalancer" in options:
+        assert outside == {(pod, f"{pod}.kafka.example.org", 9095) for pod in by_pod}
+    else:
+        assert outside == {(pod, "h.example.org", spec["ports"][0]["nodePort"]) for pod, spec in by_pod.items()}
+        assert sorted(port for _, _, port in outside) == [30090, 30091, 30092, 30093, 30094]
+    (policy,) = [part for part in of_kind(parts, "NetworkPolicy") if part["metadata"]["name"] == "log"]
+    assert {rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]} == {9092, 9093, 9094, 9095}
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(240)
+def test_nodes_stay_apart_and_are_not_drained_together() -> None:
+    hard = rendered(*OPEN, "--set", "brokers=2", "--set", "antiAffinity=hard", "--set", "topologyKey=zone")
+    soft, none = rendered(*OPEN), rendered(*OPEN, "--set", "antiAffinity=none", "--set", "podDisruptionBudget.enabled=false")
+    (budget,) = of_kind(hard, "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+    for stateful_set in of_kind(hard, "StatefulSet"):
+        labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+        (term,) = affinity(stateful_set)["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert term["topologyKey"] == "zone"
+        for selector in (term["labelSelector"], budget["spec"]["selector"]):
+            (row,) = selector["matchExpressions"]
+            assert labels[row["key"]] in row["values"], "both sets are one cluster"
+    (weighted,) = affinity(of_kind(soft, "StatefulSet")[0])["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert weighted["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert "affinity" not in of_kind(none, "StatefulSet")[0]["spec"]["template"]["spec"]
+    assert of_kind(none, "PodDisruptionBudget") == []
+
+
+def rendered(*options: str) -> list[dict[str, Any]]:
+    try:
+        program = helm()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    words = [program, "template", "log", str(DEPLOY / "helm/ottla"), "--set", "clusterId=MkU3OEVBNTcwNTJENDM2Qk", *options]
+    made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 0, made.stderr
+    return [part for part in yaml.safe_load_all(made.stdout) if part]
+
+
+def of_kind(parts: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [part for part in parts if part["kind"] == kind]
+
+
+def affinity(stateful_set: dict[str, Any]) -> dict[str, Any]:
+    apart: dict[str, Any] = stateful_set["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    return apart
+
+
+@pytest.mark.parametrize("path", sorted((DEPLOY / "kubernetes").glob("p*.yaml")), ids=lambda path: path.name)
+def test_manifests_fit_the_schemas_of_kubernetes(path: Path) -> None:
+    parts = list(yaml.safe_load_all(path.read_text()))
+    assert [problem for part in parts for problem in problems_of(part)] == []
+    misspelled = path.read_text().replace("readOnlyRootFilesystem", "readonlyRootFilesystem")
+    assert any("readonlyRootFilesystem" in problem for part in yaml.safe_load_all(misspelled) for problem in problems_of(part))
+
+
+def test_a_wrong_type_and_an_unknown_kind_are_problems() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": "9092"}]}}
+    assert len(problems_of(service)) == 1
+    assert problems_of({"apiVersion": "v2", "kind": "Service"}) == ["v2 Service: the schemas have no such kind"]
+
+
 REFUSED: dict[tuple[str, ...], str] = {
     OPEN: "clusterId is needed",
     (): "set tls.existingSecret and auth.existingSecret, or allowOpen=true",
@@ -187,10 +286,10 @@ super.users=User:node
 """
 
 
-def check_pods(parts: list[dict[str, Any]]) -> None:
+def check_pods(parts: list[dict[str, Any]], count: int = 2) -> None:
     """The restricted Pod Security Standard, limits, and no token of the API server."""
     pods = [part["spec"]["template"]["spec"] for part in parts if part["kind"] in ("StatefulSet", "Deployment")]
-    assert len(pods) == 2
+    assert len(pods) == count
     for pod in pods:
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -220,14 +319,14 @@ def check_nodes(parts: list[dict[str, Any]], nodes: int, *, secured: bool) -> No
         assert config.encrypts_at_rest
 
 
-def node_properties(stateful_set: dict[str, Any], *, secured: bool) -> dict[str, str]:
-    """The server.properties that the first pod writes for itself, by its own shell."""
+def node_properties(stateful_set: dict[str, Any], *, secured: bool, pod: str = "log-0") -> dict[str, str]:
+    """The server.properties that the pod writes for itself, by its own shell."""
     script: str = stateful_set["spec"]["template"]["spec"]["containers"][0]["args"][0]
     written = script.partition("ottla storage format")[0].replace("cat /etc/ottla/tls/", "true /etc/ottla/tls/")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "auth.properties").write_text(AUTH)
-        written = written.replace("cat /etc/ottla/auth", f"cat {folder}").replace("> /run/ottla", f"> {folder}")
-        environment = {"HOSTNAME": "log-0", "PATH": "/usr/bin:/bin"}
+        written = written.replace("/etc/ottla/auth", folder).replace("> /run/ottla", f"> {folder}")
+        environment = {"HOSTNAME": pod, "PATH": "/usr/bin:/bin"}
         subprocess.run(["sh", "-ec", written], env=environment, timeout=20, check=True)
         made = Path(folder) / "server.properties"
         assert made.stat().st_mode & 0o077 == 0
