@@ -77,7 +77,9 @@ def main() -> None:
     if len(sys.argv) != len(("program", "file")):
         raise SystemExit(__doc__)
     made = trimmed(json.loads(Path(sys.argv[1]).read_text("utf-8")))
-    OUT.write_text(json.dumps(made, sort_keys=True, separators=(",", ":")).replace('"io.k8s', '\n"io.k8s') + "\n", "utf-8")
+    OUT.write_text(
+        json.dumps(made, sort_keys=True, separators=(",", ":")).replace('"io.k8s', '\n"io.k8s') + "\n", "utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -54,22 +54,21 @@ def call(*words: str, code: int = 0) -> str:
 def backup(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two topics, of which one starts at offset 2 and one has a hole, a group and an ACL."""
     folder = str(tmp_path_factory.mktemp("backup"))
-    with Broker(properties=AUTHORIZER) as source:
-        with cluster_of(source) as cluster:
-            for name, configs in TOPICS.items():
-                create_topic(cluster, name, partitions=1, replication_factor=1, configs=configs)
-            for number in range(4):
-                source.produce("moved", f"m{number}", key="k")
-                source.produce("orders", f"o{number}", key=f"k{number}")
-            delete_records(cluster, {("moved", 0): 2})
-            producer = Producer({"bootstrap.servers": source.bootstrap_servers, "transactional.id": "t"})
-            producer.init_transactions(60)
-            producer.begin_transaction()
-            producer.produce("orders", b"committed", b"t")
-            producer.commit_transaction(60)
-            commit_offsets(cluster, GROUP, {("moved", 0): 3, ("orders", 0): 2})
-            call("acl", "allow", "User:alice", "topic", "orders", "read", "-b", source.bootstrap_servers)
-            create_backup(cluster, BackupStore(folder))
+    with Broker(properties=AUTHORIZER) as source, cluster_of(source) as cluster:
+        for name, configs in TOPICS.items():
+            create_topic(cluster, name, partitions=1, replication_factor=1, configs=configs)
+        for number in range(4):
+            source.produce("moved", f"m{number}", key="k")
+            source.produce("orders", f"o{number}", key=f"k{number}")
+        delete_records(cluster, {("moved", 0): 2})
+        producer = Producer({"bootstrap.servers": source.bootstrap_servers, "transactional.id": "t"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce("orders", b"committed", b"t")
+        producer.commit_transaction(60)
+        commit_offsets(cluster, GROUP, {("moved", 0): 3, ("orders", 0): 2})
+        call("acl", "allow", "User:alice", "topic", "orders", "read", "-b", source.bootstrap_servers)
+        create_backup(cluster, BackupStore(folder))
     return folder
 
 

@@ -35,7 +35,20 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_PROFILE", "OTTLA_REGISTRY", "OTTLA_CONSOLE_REGISTRY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTTLA_CONFIG_DIR", str(tmp_path))
-    call(ottla, "profile", "set", "prod", "-b", "prod:1", "-X", "client.id=p", "-X", "acks=1", "--registry", "http://prod")
+    call(
+        ottla,
+        "profile",
+        "set",
+        "prod",
+        "-b",
+        "prod:1",
+        "-X",
+        "client.id=p",
+        "-X",
+        "acks=1",
+        "--registry",
+        "http://prod",
+    )
     call(ottla, "profile", "set", "test", "-b", "test:1")
     call(ottla, "profile", "use", "prod")
 
@@ -106,6 +119,19 @@ def test_the_registry_logs_in_with_the_properties_of_java(monkeypatch: pytest.Mo
         served.append(settings)
 
     monkeypatch.setattr(registry_server, "serve", serve)
-    login = 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
-    call(ottla, "registry", "-b", "127.0.0.1:1", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN", "-X", login)
+    login = (
+        'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
+    )
+    call(
+        ottla,
+        "registry",
+        "-b",
+        "127.0.0.1:1",
+        "-X",
+        "security.protocol=SASL_PLAINTEXT",
+        "-X",
+        "sasl.mechanism=PLAIN",
+        "-X",
+        login,
+    )
     assert served[0].client_properties.items() >= {"sasl.username": "a", "sasl.password": "b"}.items()

@@ -100,7 +100,9 @@ WORDS = {
     "top": "--count 1",
 }
 CONNECTING = sorted(
-    verb for verb, command in VERBS.items() if any("-b" in option.opts for option in command.params) and verb not in ELSEWHERE
+    verb
+    for verb, command in VERBS.items()
+    if any("-b" in option.opts for option in command.params) and verb not in ELSEWHERE
 )
 
 

@@ -24,8 +24,8 @@ from ottla.connect.transactions import Transactions
 from ottla.connect.worker import run_connector
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.history import History
-from ottla.console.pages.overview import concerns
 from ottla.console.lineage import find_listeners, gather
+from ottla.console.pages.overview import concerns
 from ottla.model.marker_groups import MARKER_TOPIC, connector_writer, is_marker_group
 from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table

@@ -18,7 +18,13 @@ from tests.console.site import ServedConsole
 
 WIDTHS = (390, 800, 1440)
 TOPICS = ("W" * 60, "queuing.mail.outbox-of-all-countries", "mmmmmmmmmmmmmmmmmmmmmmmmmmmm", "illicit-little-list")
-GROUPS = ("MWMWMWMWMWMWMWMWMWMWMWMWMWMWMW", "数据处理管道的消费者组" * 3, "billing-and-dunning.every-night", "é" * 40, "🚚" * 30)
+GROUPS = (
+    "MWMWMWMWMWMWMWMWMWMWMWMWMWMWMW",
+    "数据处理管道的消费者组" * 3,
+    "billing-and-dunning.every-night",
+    "é" * 40,
+    "🚚" * 30,
+)
 OVERFLOWING_NODES = """() => [...document.querySelectorAll('svg g, a > g')].filter((node) => {
     const [box, text] = [node.querySelector('rect').getBoundingClientRect(), node.querySelector('text').getBoundingClientRect()];
     return text.left < box.left || text.right > box.right || text.top < box.top || text.bottom > box.bottom;

@@ -46,7 +46,14 @@ SECURED = (
 )  # fmt: skip
 EXTERNAL = {
     ("--set", "external.enabled=true", "--set", "external.host=h.example.org"): "node ports",
-    ("--set", "external.enabled=true", "--set", "external.type=LoadBalancer", "--set", "external.domain=kafka.example.org"): "names",
+    (
+        "--set",
+        "external.enabled=true",
+        "--set",
+        "external.type=LoadBalancer",
+        "--set",
+        "external.domain=kafka.example.org",
+    ): "names",
 }
 
 
@@ -184,9 +191,7 @@ def test_helm_takes_the_chart_and_its_nodes_could_start() -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("mode", [OPEN, SECURED], ids=["open", "secured"])
 @pytest.mark.parametrize("options", EXTERNAL, ids=EXTERNAL.get)
-def test_nodes_without_a_controller_and_clients_outside(
-    mode: tuple[str, ...], options: tuple[str, ...]
-) -> None:
+def test_nodes_without_a_controller_and_clients_outside(mode: tuple[str, ...], options: tuple[str, ...]) -> None:
     """Each pod has an address of its own for clients outside, and a Service behind this address."""
     parts = rendered(*mode, *options, "--set", "brokers=2", "--set", "antiAffinity=hard")
     assert [problem for part in parts for problem in problems_of(part)] == []
@@ -222,7 +227,10 @@ def test_nodes_without_a_controller_and_clients_outside(
 @pytest.mark.timeout(240)
 def test_nodes_stay_apart_and_are_not_drained_together() -> None:
     hard = rendered(*OPEN, "--set", "brokers=2", "--set", "antiAffinity=hard", "--set", "topologyKey=zone")
-    soft, none = rendered(*OPEN), rendered(*OPEN, "--set", "antiAffinity=none", "--set", "podDisruptionBudget.enabled=false")
+    soft, none = (
+        rendered(*OPEN),
+        rendered(*OPEN, "--set", "antiAffinity=none", "--set", "podDisruptionBudget.enabled=false"),
+    )
     (budget,) = of_kind(hard, "PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
     for stateful_set in of_kind(hard, "StatefulSet"):
@@ -243,7 +251,15 @@ def rendered(*options: str) -> list[dict[str, Any]]:
         program = helm()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    words = [program, "template", "log", str(DEPLOY / "helm/ottla"), "--set", "clusterId=MkU3OEVBNTcwNTJENDM2Qk", *options]
+    words = [
+        program,
+        "template",
+        "log",
+        str(DEPLOY / "helm/ottla"),
+        "--set",
+        "clusterId=MkU3OEVBNTcwNTJENDM2Qk",
+        *options,
+    ]
     made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert made.returncode == 0, made.stderr
     return [part for part in yaml.safe_load_all(made.stdout) if part]
@@ -263,7 +279,9 @@ def test_manifests_fit_the_schemas_of_kubernetes(path: Path) -> None:
     parts = list(yaml.safe_load_all(path.read_text()))
     assert [problem for part in parts for problem in problems_of(part)] == []
     misspelled = path.read_text().replace("readOnlyRootFilesystem", "readonlyRootFilesystem")
-    assert any("readonlyRootFilesystem" in problem for part in yaml.safe_load_all(misspelled) for problem in problems_of(part))
+    assert any(
+        "readonlyRootFilesystem" in problem for part in yaml.safe_load_all(misspelled) for problem in problems_of(part)
+    )
 
 
 def test_a_wrong_type_and_an_unknown_kind_are_problems() -> None:
@@ -273,6 +291,16 @@ def test_a_wrong_type_and_an_unknown_kind_are_problems() -> None:
 
 
 REFUSED: dict[tuple[str, ...], str] = {
+    (*OPEN, "--set", "external.enabled=true"): "set external.host",
+    (*OPEN, "--set", "external.enabled=true", "--set", "external.type=LoadBalancer"): "set external.domain",
+    (
+        *OPEN,
+        "--set",
+        "external.enabled=true",
+        "--set",
+        "external.type=ClusterIP",
+    ): "external.type is NodePort or LoadBalancer",
+    (*OPEN, "--set", "antiAffinity=maybe"): "antiAffinity is soft, hard or none",
     OPEN: "clusterId is needed",
     (): "set tls.existingSecret and auth.existingSecret, or allowOpen=true",
     ("--set", "tls.existingSecret=t", "--set", "auth.existingSecret=a"): "set console.usersSecret",

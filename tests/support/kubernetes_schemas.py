@@ -18,7 +18,10 @@ def problems_of(manifest: dict[str, Any]) -> list[str]:
     validator = _validator(kind)
     if validator is None:
         return [f"{kind}: the schemas have no such kind"]
-    return [f"{kind} {'/'.join(map(str, error.instance_path))}: {error.message}" for error in validator.iter_errors(manifest)]
+    return [
+        f"{kind} {'/'.join(map(str, error.instance_path))}: {error.message}"
+        for error in validator.iter_errors(manifest)
+    ]
 
 
 @cache

@@ -72,7 +72,9 @@ class RollingRun:
         create_topic(cluster, TOPIC, PARTITIONS)
         self._copies = CopyLoad(cluster.bootstrap_servers, directory, replicas=3)
         self._senders = [
-            Sender(f"s{i}", cluster.bootstrap_servers, TOPIC, PARTITIONS, idempotent=True, seed=i, in_flight=1, rest_s=0.02)
+            Sender(
+                f"s{i}", cluster.bootstrap_servers, TOPIC, PARTITIONS, idempotent=True, seed=i, in_flight=1, rest_s=0.02
+            )
             for i in range(2)
         ]
         self._reader = Reader(cluster.bootstrap_servers, self._senders)
@@ -113,7 +115,9 @@ class RollingRun:
             self.cluster.earlier[node_id] = earlier
             self.cluster.start(node_id)
             self._await_settled()
-            wait_for(lambda before=before: self._acknowledged() > before, _SETTLED_S, "nothing is acknowledged any more")
+            wait_for(
+                lambda before=before: self._acknowledged() > before, _SETTLED_S, "nothing is acknowledged any more"
+            )
         self.gaps[name] = round(self._meter.take(), 2)
 
     def _acknowledged(self) -> int:

@@ -159,7 +159,9 @@ def _refuse_holes(store: BackupStore, manifest: Manifest, max_holes: int) -> Non
 
 
 def _refuse_fillers(manifest: Manifest, max_filler_records: int) -> None:
-    partitions = [(partition.start, topic.name, partition) for topic in manifest.topics for partition in topic.partitions]
+    partitions = [
+        (partition.start, topic.name, partition) for topic in manifest.topics for partition in topic.partitions
+    ]
     fillers = sum(start for start, _, _ in partitions)
     if fillers > max_filler_records:
         start, name, partition = max(partitions, key=lambda row: row[0])
