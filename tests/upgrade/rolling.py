@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -115,19 +116,20 @@ class RollingRun:
             self.cluster.earlier[node_id] = earlier
             self.cluster.start(node_id)
             self._await_settled()
-            wait_for(
-                lambda before=before: self._acknowledged() > before, _SETTLED_S, "nothing is acknowledged any more"
-            )
+            wait_for(partial(self._is_beyond, before), _SETTLED_S, "nothing is acknowledged any more")
         self.gaps[name] = round(self._meter.take(), 2)
 
     def _acknowledged(self) -> int:
         return sum(len(acked) for sender in self._senders for acked in sender.acked)
 
+    def _is_beyond(self, count: int) -> bool:
+        return self._acknowledged() > count
+
     def _await_settled(self) -> None:
         """What docs/upgrade.md asks for between two nodes: all are up, in sync, and the preferred replicas lead."""
         self.cluster.wait_up(_SETTLED_S)
         for topic in (TOPIC, INPUT, OUTPUT, *INTERNAL):
-            wait_for(lambda topic=topic: settled(self.cluster, topic), _SETTLED_S, f"{topic} does not settle")
+            wait_for(partial(settled, self.cluster, topic), _SETTLED_S, f"{topic} does not settle")
 
     def judge(self) -> str:
         """Raises AssertionError if a record is lost, doubled or torn; else figures of the run so far."""
