@@ -1,8 +1,8 @@
 """The mark of a restore: a topic that exists from before the first restored topic until everything is restored.
 
-A restore that is killed leaves the mark behind, so a cluster with half of a backup does not look whole: `topic list` and
-`cluster status` show the mark, and `backup create` and `backup restore` refuse the cluster. The mark is one topic whose name
-contains the name of the backup, so it is there or not, and never in part.
+A restore that is killed leaves the mark behind, so a cluster with half of a backup does not look whole. `topic list` and
+`cluster status` show the mark, and `backup create` and `backup restore` refuse the cluster. The mark is a single topic whose
+name contains the name of the backup: a kill leaves no part of a mark.
 """
 
 from __future__ import annotations

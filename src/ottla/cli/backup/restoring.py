@@ -1,7 +1,7 @@
 """`ottla backup restore`: topics, records at their offsets, settings, group offsets and ACLs, in this order.
 
-A topic (`restore_mark.py`) marks the cluster from before the first change until after the last, so that a restore that was
-killed at any line is named and can be continued.
+A topic (`restore_mark.py`) marks the cluster from before the first change until after the last. A restore that was killed at
+any line is therefore named, and can be continued.
 """
 
 from __future__ import annotations
