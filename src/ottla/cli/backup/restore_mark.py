@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.backup.manifest import BackupError, Manifest, SavedTopic
 from ottla.client.configs import DELETE, SET, Change, ConfigResourceType, describe_configs
-from ottla.client.offsets import end_offsets
+from ottla.client.offsets import FoundOffset, list_offsets
 from ottla.client.topics import create_topic, delete_topic, list_topics
 from ottla.model.config_source import ConfigSource
+from ottla.protocol.offset_timestamps import LATEST
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -65,9 +66,11 @@ def own_settings(topic: SavedTopic) -> list[Change]:
 
 def refuse_missing_records(cluster: Cluster, topic: SavedTopic) -> None:
     """Raises BackupError if a partition ends before the backup does."""
-    ends = end_offsets(cluster, [(topic.name, partition.index) for partition in topic.partitions])
+    places = [(topic.name, partition.index) for partition in topic.partitions]
+    answers = list_offsets(cluster, dict.fromkeys(places, LATEST))
     for partition in topic.partitions:
-        end = ends.get((topic.name, partition.index), -1)
+        answer = answers[topic.name, partition.index]
+        end = answer.offset if isinstance(answer, FoundOffset) else -1
         if end < partition.end:
             raise BackupError(
                 f"{topic.name}-{partition.index} ends at offset {end}, and at {partition.end} in the backup: a different "
