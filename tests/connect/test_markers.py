@@ -126,18 +126,18 @@ def test_a_writer_and_its_groups_are_drawn_as_the_pipeline(client, http_port):
     """The group of its markers is hidden, and the group of its input positions is no reader of its own."""
     with ExactlyOnce(client, QUERY, 0, 0, "drawn") as attempt:
         attempt.write(records("drawn", *"ab"))
-    with ExactlyOnce(client, "mirror.in-0", 0, 0, "mirrored", writer=connector_writer("mirror")) as attempt:
-        attempt.write(records("mirrored", *"ab"))
-    for group, topic in (("shop.large", "mirrored"), ("connect-mirror", "drawn"), ("people", "drawn")):
+    with ExactlyOnce(client, "mirror.in-0", 0, 0, "copied", writer=connector_writer("mirror")) as attempt:
+        attempt.write(records("copied", *"ab"))
+    for group, topic in (("shop.large", "copied"), ("connect-mirror", "drawn"), ("people", "drawn")):
         commit(client, group, topic, 1)
     pipelines = [
         {"name": "shop", "outputs": ["topic:drawn"], "queries": [{"name": "shop/large", "id": QUERY}]},
-        {"name": "mirror", "kind": "connector", "outputs": ["topic:mirrored"]},
+        {"name": "mirror", "kind": "connector", "outputs": ["topic:copied"]},
     ]
     with observe.connected(client["bootstrap.servers"]) as cluster:
         snapshot = collect(cluster)
-        drawn = gather(snapshot, find_listeners(cluster, snapshot), pipelines).of({"drawn", "mirrored"})
-        alone = gather(snapshot, find_listeners(cluster, snapshot)).of({"drawn", "mirrored"})
+        drawn = gather(snapshot, find_listeners(cluster, snapshot), pipelines).of({"drawn", "copied"})
+        alone = gather(snapshot, find_listeners(cluster, snapshot)).of({"drawn", "copied"})
     looking = {"adminclient-1"}  # `collect` reads the times of unread records
     assert drawn.producers == {"pipeline shop", "connector mirror"}
     assert drawn.consumers - looking == {"pipeline shop", "connector mirror", "group people"}

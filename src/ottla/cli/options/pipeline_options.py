@@ -46,8 +46,8 @@ def run_options(command: Command) -> Command:
         click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),
         click.option("--max-offsets-per-trigger", metavar="N", type=click.IntRange(0), help="Most records in a "
         "micro-batch (default: 5,000,000; 0: no limit)."),
-        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
-        "a failure may duplicate records."),
+        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions "
+        "(records may be duplicated)."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
         click.option("--format", "source_format", type=click.Choice(["ottla", "kafka"]), hidden=True),
         STATE,
