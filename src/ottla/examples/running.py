@@ -1,0 +1,164 @@
+"""Runs an example from an empty folder: a log, events, Spark, the pipeline, and a comparison of every result."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.env.logging import configure
+from ottla.examples.feeding import Feeder, create_topics
+from ottla.examples.outputs import Outputs, served_views
+from ottla.examples.progress import Progress
+from ottla.model.extras import require
+from ottla.model.user_error import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    from ottla.examples.catalogue import Example, Panel
+    from ottla.pipelines.pipeline import Pipeline
+
+TABLES = "OTTLA_TABLES"
+_SMALL = 100_000
+"""Up to so many events a session with a small footprint is faster, because it starts faster."""
+_BATCHES = 5
+_LEAST_BATCH = 20_000
+
+
+class ExampleFailed(UserError):
+    """A result differs from the computation without Spark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    example: Example
+    events: int
+    master: str = "local[*]"
+    servers: str | None = None
+    """A cluster to use; None starts a log."""
+    keep: str | None = None
+    """A folder for the tables; None removes them at the end."""
+
+
+def run(request: Request, console: Console) -> list[Panel]:
+    """The results as they were shown at the end. Raises UserError if a step fails or a result is wrong."""
+    example = request.example
+    require(f"the example {example.name}", "pyspark", "deltalake", "duckdb")
+    configure(level="warning")
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-example-"))
+        folder = Path(request.keep or scratch).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        progress = stack.enter_context(Progress(console, f"{example.name}: {example.sentence}"))
+        with progress.stage("start a log" if request.servers is None else "find the log") as stage:
+            servers = request.servers or stack.enter_context(_log())
+            create_topics(servers, example)
+            stage.note = servers
+        pipelines = load(example, folder)
+        files = {pipeline.name: example.folder / "pipeline.py" for pipeline in pipelines}
+        address = stack.enter_context(served_views(Path(scratch) / "state", files))
+        outputs = Outputs(servers=servers, folder=folder, address=address)
+        progress.panels = lambda: example.panels(outputs)
+        _run_on_spark(request, pipelines, outputs, Path(scratch), progress)
+        with progress.stage("compare") as stage:
+            results = example.results(outputs)
+            stage.note = compare(example.expected(example.events(request.events)), results)
+        progress.shown_panels = example.panels(outputs)
+    if not console.is_terminal:
+        from ottla.examples.progress import panel_table
+
+        for panel in progress.shown_panels:
+            console.print(panel_table(panel))
+    return list(progress.shown_panels)
+
+
+@contextmanager
+def _log() -> Iterator[str]:
+    from ottla.testing import Broker
+
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+def load(example: Example, folder: Path) -> list[Pipeline]:
+    """The pipelines of the example, with their tables in `folder`."""
+    from ottla.pipelines.pipeline import load_pipelines
+
+    os.environ[TABLES] = str(folder)
+    return load_pipelines(str(example.folder / "pipeline.py"))
+
+
+def _run_on_spark(
+    request: Request, pipelines: Sequence[Pipeline], outputs: Outputs, scratch: Path, progress: Progress
+) -> None:
+    """The events are written while Spark starts."""
+    feeder = Feeder(outputs.servers, request.example.events(request.events))
+    feeder.start()
+    try:
+        with progress.stage("start Spark", lambda: (feeder.written, request.events)) as stage:
+            session = _session(request, scratch)
+            stage.note = f"{session.version} on {request.master}; events are written meanwhile"
+        try:
+            with progress.stage("feed", lambda: (feeder.written, request.events)) as stage:
+                feeder.join()
+                stage.note = f"{feeder.written:,} records"
+            for pipeline in pipelines:
+                _run_pipeline(session, pipeline, outputs.servers, scratch, request.events, progress)
+        finally:
+            session.stop()
+    finally:
+        feeder.stop()
+
+
+def _session(request: Request, scratch: Path) -> SparkSession:
+    from ottla.pipelines.session import spark
+
+    small = request.events <= _SMALL and request.master.startswith("local")
+    return spark(request.master, low_footprint=small, log_file=str(scratch / "spark.log"))
+
+
+def _run_pipeline(
+    session: SparkSession, pipeline: Pipeline, servers: str, scratch: Path, events: int, progress: Progress
+) -> None:
+    """All records that the topics have, in a few batches."""
+    from ottla.pipelines.build import RunSettings
+    from ottla.pipelines.run import PipelineRun
+
+    settings = RunSettings(
+        bootstrap_servers=servers,
+        checkpoints=str(scratch / "checkpoints"),
+        max_offsets_per_trigger=max(_LEAST_BATCH, events // _BATCHES),
+    )
+    with progress.stage(f"pipeline {pipeline.name}") as stage:
+        work = PipelineRun(session, pipeline, settings)
+        work.once(progress.on_queries)
+        rows = sum(running.rows for running in work.running)
+        rate = rows / max(time.perf_counter() - stage.began, 0.001)
+        stage.note = f"{len(work.running)} queries, {rows:,} rows in, {rate:,.0f} rows/s, exactly once"
+
+
+def compare(expected: dict[str, Any], results: dict[str, Any]) -> str:
+    """A sentence about equal results. Raises ExampleFailed with the first difference."""
+    for name in {**expected, **results}:
+        if expected.get(name) != results.get(name):
+            raise ExampleFailed(f"{name}: {_difference(expected.get(name), results.get(name))}")
+    return "equal to plain Python: " + ", ".join(f"{_size(value):,} {name}" for name, value in results.items())
+
+
+def _difference(expected: Any, result: Any) -> str:
+    if isinstance(expected, dict) and isinstance(result, dict):
+        keys = [key for key in {**expected, **result} if expected.get(key) != result.get(key)]
+        shown = [f"{key}: {result.get(key)} instead of {expected.get(key)}" for key in keys[:3]]
+        return f"{len(keys):,} differ, such as {'; '.join(shown)}"
+    return f"{result} instead of {expected}"
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) else len(value)
