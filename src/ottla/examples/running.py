@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +51,7 @@ def run(request: Request, console: Console) -> list[Panel]:
     """The results as they were shown at the end. Raises UserError if a step fails or a result is wrong."""
     example = request.example
     require(f"the example {example.name}", "pyspark", "deltalake", "duckdb")
-    configure(level="warning")
+    configure(level="error")
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-example-"))
         folder = Path(request.keep or scratch).resolve()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,6 +10,7 @@ from ottla.examples.catalogue import Event, Panel
 from ottla.examples.films.feeder import CATALOGUE
 from ottla.examples.outputs import Outputs
 
+VIEW = "user.films.resume.json"
 RECOMMENDED = 'select key, arg_max(json->>\'film\', "offset") from "user.films.recommendations.json" group by key'
 
 
@@ -17,7 +18,6 @@ def expected(events: Iterable[Event]) -> dict[str, Any]:
     genres: dict[str, str] = {}
     resume: dict[tuple[str, str], int] = {}
     seconds: Counter[tuple[str, str]] = Counter()
-    begun = defaultdict(set)
     dead = 0
     for event in events:
         position = event.value
@@ -29,14 +29,13 @@ def expected(events: Iterable[Event]) -> dict[str, Any]:
             viewer, film = position["viewer"], position["film"]
             resume[viewer, film] = position["second"]
             seconds[viewer, genres[film]] += 60
-            begun[viewer].add(film)
     favourites: dict[str, tuple[int, str]] = {}
     for (viewer, genre), watched in seconds.items():
         favourites[viewer] = max(favourites.get(viewer, (0, "")), (watched, genre))
     shown = {}
     for viewer, (_, favourite) in favourites.items():
         films = sorted(film for film, genre in genres.items() if genre == favourite)
-        shown[viewer] = next((film for film in films if film not in begun[viewer]), films[0])
+        shown[viewer] = next((film for film in films if (viewer, film) not in resume), films[0])
     return {
         "resume points": resume,
         "profiles": dict(seconds),
@@ -49,7 +48,7 @@ def expected(events: Iterable[Event]) -> dict[str, Any]:
 
 def results(outputs: Outputs) -> dict[str, Any]:
     resume = {(row[0], row[1]): row[2] for row in outputs.sql("select viewer, film, second from resume", "resume")}
-    answers = {key: outputs.view_row("films", "user.films.resume.json", viewer=key[0], film=key[1]) for key in _asked(resume)}
+    answers = {key: outputs.view_row("films", VIEW, viewer=key[0], film=key[1]) for key in _asked(resume)}
     rows = outputs.sql("select viewer, genre, seconds from profiles", "profiles")
     return {
         "resume points": resume,
@@ -62,14 +61,14 @@ def results(outputs: Outputs) -> dict[str, Any]:
 
 
 def _asked(resume: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
-    """The keys that are looked up over HTTP."""
     return sorted(resume)[:3]
 
 
 def panels(outputs: Outputs) -> Iterator[Panel]:
-    films = "select film, count(*) as minutes, count(distinct viewer) from watched group by film order by 2 desc, 1 limit 5"
+    films = "select film, count(*), count(distinct viewer) from watched group by film order by 2 desc, 1 limit 5"
     yield Panel("most watched (Delta table watched)", ("film", ">minutes", ">viewers"), outputs.sql(films, "watched"))
-    likes = "select viewer, arg_max(genre, seconds), max(seconds), arg_max(film, seconds) from profiles group by 1 order by 3 desc, 1 limit 5"
+    likes = """select viewer, arg_max(genre, seconds), max(seconds), arg_max(film, seconds) from profiles
+               group by 1 order by 3 desc, 1 limit 5"""
     yield Panel("profiles and what to show next (view user.films.profiles.json)",
                 ("viewer", "likes", ">seconds", "next"), outputs.sql(likes, "profiles"))  # fmt: skip
     places = outputs.sql("select viewer, film, second from resume order by 1, 2 limit 3", "resume")

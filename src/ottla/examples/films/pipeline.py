@@ -19,13 +19,8 @@ POSITIONS = topic(
     "user.films.positions.json", value="json", schema="viewer string, film string, second int", dead_letter=DEAD
 )
 CATALOGUE = topic("user.films.catalogue.json", value="json", schema="film string, genre string")
-WATCHED = topic(
-    "user.films.watched.json",
-    value="json",
-    schema="viewer string, film string, genre string, second int, seen long",
-    key="viewer",
-    partitions=4,
-)
+SEEN = "viewer string, film string, genre string, second int, seen long"
+WATCHED = topic("user.films.watched.json", value="json", schema=SEEN, key="viewer", partitions=4)
 RESUME = view("user.films.resume.json", f"{TABLES}/resume", keys=["viewer", "film"], partitions=2)
 PROFILES = view("user.films.profiles.json", f"{TABLES}/profiles", keys=["viewer", "genre"], partitions=2)
 PROFILE = "viewer string, genre string, seconds long, film string"
@@ -40,7 +35,7 @@ films = Pipeline("films")
 def titles(positions: DataFrame, catalogue: DataFrame) -> dict[str, DataFrame]:
     """`seen` orders the positions of a viewer: a viewer is in one partition."""
     rows = positions.join(F.broadcast(catalogue.select("film", "genre")), "film", "left")
-    watched = rows.where("genre is not null").select("viewer", "film", "genre", "second", F.col("_offset").alias("seen"))
+    watched = rows.where("genre is not null").select("viewer", "film", "genre", "second", F.expr("_offset as seen"))
     header = F.struct(
         F.lit("__connect.errors.exception.message").alias("key"), F.lit("unknown title").cast("binary").alias("value")
     )
