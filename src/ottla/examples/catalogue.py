@@ -86,7 +86,7 @@ EXAMPLES = {
     for example in (
         Example(name="bigdata", sentence="A batch view and a speed view over one log, equal at the end."),
         Example(name="census", sentence="The population at any time, from a log of births and deaths."),
-        Example(name="films", sentence="Where each viewer stopped, what they like, and the next film to show."),
+        Example(name="films", sentence="Where viewers stopped, what they like, and the next film to show."),
         Example(name="logs", sentence="Logs and metrics of many machines: a lake, alerts and a dashboard."),
         Example(name="taxis", sentence="Riders get the closest free driver, at a price by demand and supply."),
         Example(name="thermostats", sentence="Readings of rooms, and a controller that switches devices."),

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from ottla.cli.options.client_options import servers_option
+from ottla.cli.options.client_options import SERVERS, servers_option
 from ottla.examples.catalogue import EXAMPLES, FILES, Example, example_of
 
 _NAMES = max(map(len, EXAMPLES))
@@ -24,6 +24,7 @@ _NAMES = max(map(len, EXAMPLES))
 @servers_option(None, "Use these brokers, as HOST:PORT,..., instead of a log that ends with the example.")
 @click.option("--keep", metavar="DIR", help="Keep the tables of the example in this directory.")
 @click.option("--show", is_flag=True, help="Print the pipeline file and where it is, and run nothing.")
+@click.option("--feed", is_flag=True, help="Write the topics and events of the example, and run nothing else.")
 @click.option("--copy", metavar="DIR", help="Copy the files of the example into DIR/NAME, and run nothing.")
 def example(
     name: str | None,
@@ -32,6 +33,7 @@ def example(
     bootstrap_servers: str | None,
     keep: str | None,
     show: bool,  # noqa: FBT001 - click passes flags so
+    feed: bool,  # noqa: FBT001 - click passes flags so
     copy: str | None,
 ) -> None:
     r"""Run an example: a log, events, a pipeline on Spark and its results. Without NAME, list the examples.
@@ -54,9 +56,24 @@ def example(
         click.echo((chosen.folder / FILES[0]).read_text(encoding="utf-8"), nl=False)
     elif copy is not None:
         target = chosen.copy_to(copy)
-        click.echo(f"{', '.join(FILES)} are in {target}; `ottla pipeline run {target / FILES[0]}` runs the pipeline")
+        click.echo(
+            f"{', '.join(FILES)} are in {target}: `ottla example {chosen.name} --feed` writes the events into "
+            f"{SERVERS}, and `ottla pipeline run {target / FILES[0]}` runs the pipeline"
+        )
+    elif feed:
+        _feed(chosen, bootstrap_servers or SERVERS, events or chosen.default_events)
     else:
         _run(chosen, events, master, bootstrap_servers, keep)
+
+
+def _feed(example: Example, servers: str, events: int) -> None:
+    from ottla.examples.feeding import Feeder, create_topics
+
+    create_topics(servers, example)
+    feeder = Feeder(servers, example.events(events))
+    feeder.start()
+    feeder.join()
+    click.echo(f"{feeder.written:,} records are in {', '.join(example.topics)}")
 
 
 def _run(example: Example, events: int | None, master: str, servers: str | None, keep: str | None) -> None:

@@ -47,7 +47,7 @@ class Request:
     """A folder for the tables; None removes them at the end."""
 
 
-def run(request: Request, console: Console) -> list[Panel]:
+def run(request: Request, console: Console) -> Sequence[Panel]:
     """The results as they were shown at the end. Raises UserError if a step fails or a result is wrong."""
     example = request.example
     require(f"the example {example.name}", "pyspark", "deltalake", "duckdb")
@@ -76,7 +76,7 @@ def run(request: Request, console: Console) -> list[Panel]:
 
         for panel in progress.shown_panels:
             console.print(panel_table(panel))
-    return list(progress.shown_panels)
+    return progress.shown_panels
 
 
 @contextmanager

@@ -18,8 +18,7 @@ def expected(events: Iterable[Event]) -> dict[str, Any]:
     rides: dict[str, tuple[Any, ...]] = {}
     dead = 0
     for event in events:
-        value = event.value
-        if isinstance(value, bytes):
+        if isinstance(value := event.value, bytes):
             dead += 1
             continue
         at_s = int(datetime.fromisoformat(value["at"]).timestamp())
@@ -48,8 +47,8 @@ def results(outputs: Outputs) -> dict[str, Any]:
 def panels(outputs: Outputs) -> Iterator[Panel]:
     rides = """select split_part(rider, ' ', 1) as city, count(*)::bigint, round(avg(away), 2), round(avg(factor), 2),
                round(sum(price), 2), if(bool_and(city = split_part(driver, ' ', 1)), 'yes', 'no') from rides group by 1 order by 1"""
-    columns = "city", ">rides", ">km away", ">factor", ">paid", "in the city"
-    yield Panel("rides (Delta table rides)", columns, outputs.sql(rides, "rides"))
+    yield Panel("rides (Delta table rides)",
+                ("city", ">rides", ">km away", ">factor", ">paid", "in the city"), outputs.sql(rides, "rides"))  # fmt: skip
     dear = "select zone, start, requests, free, factor from prices order by factor desc, requests desc, zone, start limit 5"
     yield Panel("highest prices (view queuing.taxis.prices.json)",
                 ("zone", "from", ">requests", ">free", ">factor"), outputs.sql(dear, "prices"))  # fmt: skip

@@ -83,17 +83,16 @@ class Dispatcher(StatefulProcessor):
 
 @taxis.step(reads={"events": EVENTS}, writes=RIDES)
 def dispatch(events: DataFrame) -> DataFrame:
-    facts = "kind", "who", "lat", "lon", "km", "unix_timestamp(at) as at_s", "_offset as offset"
-    ordered = events.selectExpr(ZONE, *facts)
+    zones = events.selectExpr(ZONE, "*", "unix_timestamp(at) as at_s", "_offset as offset").groupBy("zone")
     schema = RIDE.replace("at timestamp", "at_s long")
-    rides = ordered.groupBy("zone").transformWithStateInPandas(Dispatcher(), schema, "Append", "None")
+    rides = zones.transformWithStateInPandas(Dispatcher(), schema, "Append", "None")
     return rides.withColumn("at", F.timestamp_seconds("at_s")).drop("at_s")
 
 
 @taxis.step(reads={"events": EVENTS}, writes=PRICES, output_mode="update")
 def prices(events: DataFrame) -> DataFrame:
-    counts = F.expr("count_if(kind = 'request') as requests"), F.expr("count_if(kind = 'free') as free")
-    counted = events.groupBy(F.expr(ZONE), F.window("at", f"{WINDOW_S} seconds")).agg(*counts)
+    windows = events.groupBy(F.expr(ZONE), F.window("at", f"{WINDOW_S} seconds"))
+    counted = windows.agg(F.expr("count_if(kind = 'request') as requests"), F.expr("count_if(kind = 'free') as free"))
     factor = F.expr(f"least({HIGHEST}D, greatest(1D, floor(requests * 100 / greatest(1, free)) / 100)) as factor")
     return counted.select("zone", F.expr("date_format(window.start, 'HH:mm') as start"), "requests", "free", factor)
 
