@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import signal
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,9 +18,12 @@ from ottla.examples.catalogue import EXAMPLES, FILES, Panel
 from ottla.examples.feeding import Feeder, create_topics
 from ottla.examples.outputs import Outputs
 from ottla.examples.progress import Progress, panel_table, query_table
-from ottla.examples.running import ExampleFailed, compare
+from ottla.examples.running import ExampleFailed, Interruption, compare
 from ottla.model.user_error import UserError
 from ottla.testing import Broker
+
+if TYPE_CHECKING:
+    from ottla.pipelines.run import PipelineRun
 
 names = pytest.mark.parametrize("name", list(EXAMPLES))
 MOST_LINES = 150
@@ -158,3 +164,19 @@ def test_a_terminal_shows_the_step_that_runs() -> None:
         assert any("feed" in line for line in running)
         assert any("3 of 12" in line for line in running)
     assert "feed" in capture.get()
+
+
+def test_a_signal_stops_the_queries_and_ends_after_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    interruption = Interruption()
+    interruption.listen()
+    interruption.check()
+    stopped = []
+    interruption.work = cast("PipelineRun", SimpleNamespace(stop=lambda: stopped.append(1)))
+    handlers[signal.SIGTERM](signal.SIGTERM, None)
+    assert stopped == [1]
+    with pytest.raises(SystemExit) as ended:
+        interruption.check()
+    assert ended.value.code == 143
+    assert set(handlers) == {signal.SIGINT, signal.SIGTERM}

@@ -262,6 +262,22 @@ def test_one_command_in_an_empty_folder(tmp_path, name):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_sigterm_ends_log_spark_and_folder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "example", "census", "--events", "3000"],
+        env=environment() | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    for line in process.stdout:
+        if line.startswith("feed"):
+            break
+    process.terminate()
+    assert process.wait(300) == 143
+    assert "pipeline census" not in process.stdout.read()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("ottla-example", "ottla-2"))] == []
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(9000)
 def test_all_on_one_cluster_without_an_alarm(tmp_path):
     with Broker() as broker:

@@ -5,10 +5,6 @@ The table of commands names this module as text, so the command line imports no 
 
 from __future__ import annotations
 
-import signal
-import sys
-from typing import NoReturn
-
 import click
 
 from ottla.cli.options.client_options import SERVERS, servers_option
@@ -81,13 +77,7 @@ def _run(example: Example, events: int | None, master: str, servers: str | None,
 
     from ottla.examples.running import Request, run
 
-    signal.signal(signal.SIGTERM, _end)
     run(
         Request(example=example, events=events or example.default_events, master=master, servers=servers, keep=keep),
         Console(),
     )
-
-
-def _end(*_: object) -> NoReturn:
-    """SIGTERM ends the log, Spark and the temporary folder, too."""
-    sys.exit(128 + signal.SIGTERM)

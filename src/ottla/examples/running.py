@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ottla.examples.catalogue import Example, Panel
+    from ottla.examples.progress import Stage
+    from ottla.pipelines.build import RunSettings
     from ottla.pipelines.pipeline import Pipeline
+    from ottla.pipelines.run import PipelineRun
 
 TABLES = "OTTLA_TABLES"
 _SMALL = 100_000
@@ -47,11 +51,35 @@ class Request:
     """A folder for the tables; None removes them at the end."""
 
 
+class Interruption:
+    """SIGINT and SIGTERM stop the queries, and end the example after its step: Spark, the log and the folder end, too."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self.work: PipelineRun | None = None
+
+    def listen(self) -> None:
+        """Once more after the start of Spark, which has a handler of its own."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def check(self) -> None:
+        if self._number:
+            raise SystemExit(128 + self._number)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self._number = number
+        if self.work is not None:
+            self.work.stop()
+
+
 def run(request: Request, console: Console) -> Sequence[Panel]:
     """The results as they were shown at the end. Raises UserError if a step fails or a result is wrong."""
     example = request.example
     require(f"the example {example.name}", "pyspark", "deltalake", "duckdb")
     configure(level="error")
+    interruption = Interruption()
+    interruption.listen()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-example-"))
         folder = Path(request.keep or scratch).resolve()
@@ -66,7 +94,7 @@ def run(request: Request, console: Console) -> Sequence[Panel]:
         address = stack.enter_context(served_views(Path(scratch) / "state", files))
         outputs = Outputs(servers=servers, folder=folder, address=address)
         progress.panels = lambda: example.panels(outputs)
-        _run_on_spark(request, pipelines, outputs, Path(scratch), progress)
+        _run_on_spark(request, pipelines, outputs, Path(scratch), progress, interruption)
         with progress.stage("compare") as stage:
             results = example.results(outputs)
             stage.note = compare(example.expected(example.events(request.events)), results)
@@ -96,21 +124,37 @@ def load(example: Example, folder: Path) -> list[Pipeline]:
 
 
 def _run_on_spark(
-    request: Request, pipelines: Sequence[Pipeline], outputs: Outputs, scratch: Path, progress: Progress
+    request: Request,
+    pipelines: Sequence[Pipeline],
+    outputs: Outputs,
+    scratch: Path,
+    progress: Progress,
+    interruption: Interruption,
 ) -> None:
     """The events are written while Spark starts."""
+    from ottla.pipelines.run import PipelineRun
+
     feeder = Feeder(outputs.servers, request.example.events(request.events))
     feeder.start()
     try:
         with progress.stage("start Spark", lambda: (feeder.written, request.events)) as stage:
             session = _session(request, scratch)
             stage.note = f"{session.version} on {request.master}; events are written meanwhile"
+            interruption.listen()
         try:
+            interruption.check()
             with progress.stage("feed", lambda: (feeder.written, request.events)) as stage:
                 feeder.join()
+                interruption.check()
                 stage.note = f"{feeder.written:,} records"
             for pipeline in pipelines:
-                _run_pipeline(session, pipeline, outputs.servers, scratch, request.events, progress)
+                with progress.stage(f"pipeline {pipeline.name}") as stage:
+                    interruption.work = PipelineRun(
+                        session, pipeline, _settings(outputs.servers, scratch, request.events)
+                    )
+                    interruption.work.once(progress.on_queries)
+                    interruption.check()
+                    stage.note = _rows(interruption.work, stage)
         finally:
             session.stop()
     finally:
@@ -124,24 +168,21 @@ def _session(request: Request, scratch: Path) -> SparkSession:
     return spark(request.master, low_footprint=small, log_file=str(scratch / "spark.log"))
 
 
-def _run_pipeline(
-    session: SparkSession, pipeline: Pipeline, servers: str, scratch: Path, events: int, progress: Progress
-) -> None:
+def _settings(servers: str, scratch: Path, events: int) -> RunSettings:
     """All records that the topics have, in a few batches."""
     from ottla.pipelines.build import RunSettings
-    from ottla.pipelines.run import PipelineRun
 
-    settings = RunSettings(
+    return RunSettings(
         bootstrap_servers=servers,
         checkpoints=str(scratch / "checkpoints"),
         max_offsets_per_trigger=max(_LEAST_BATCH, events // _BATCHES),
     )
-    with progress.stage(f"pipeline {pipeline.name}") as stage:
-        work = PipelineRun(session, pipeline, settings)
-        work.once(progress.on_queries)
-        rows = sum(running.rows for running in work.running)
-        rate = rows / max(time.perf_counter() - stage.began, 0.001)
-        stage.note = f"{len(work.running)} queries, {rows:,} rows in, {rate:,.0f} rows/s, exactly once"
+
+
+def _rows(work: PipelineRun, stage: Stage) -> str:
+    rows = sum(running.rows for running in work.running)
+    rate = rows / max(time.perf_counter() - stage.began, 0.001)
+    return f"{len(work.running)} queries, {rows:,} rows in, {rate:,.0f} rows/s, exactly once"
 
 
 def compare(expected: dict[str, Any], results: dict[str, Any]) -> str:
