@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ottla.examples.catalogue import EXAMPLES, Example, Panel, example_of
 from ottla.examples.progress import panel_table
-from ottla.examples.running import Request, run
+from ottla.examples.running import ExampleRequest, run
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs/images"
 WIDTH = 80
@@ -35,7 +35,7 @@ def picture(example: Example, panels: Sequence[Panel]) -> str:
 def main() -> None:
     for name in sys.argv[1:] or EXAMPLES:
         example = example_of(name)
-        panels = run(Request(example=example, events=example.default_events), Console())
+        panels = run(ExampleRequest(example=example, events=example.default_events), Console())
         (IMAGES / f"example-{name}.svg").write_text(picture(example, panels), encoding="utf-8")
 
 

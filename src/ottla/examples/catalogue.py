@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FILES = ("pipeline.py", "feeder.py", "check.py")
 
 
-class Event(NamedTuple):
+class InputEvent(NamedTuple):
     """A record for the log: a value becomes JSON, bytes stay as they are."""
 
     topic: str
@@ -49,11 +49,11 @@ class Example:
         topics: Mapping[str, int] = self._module("feeder").TOPICS
         return topics
 
-    def events(self, count: int) -> Iterator[Event]:
-        events: Callable[[int], Iterator[Event]] = self._module("feeder").events
+    def events(self, count: int) -> Iterator[InputEvent]:
+        events: Callable[[int], Iterator[InputEvent]] = self._module("feeder").events
         return events(count)
 
-    def expected(self, events: Iterable[Event]) -> dict[str, Any]:
+    def expected(self, events: Iterable[InputEvent]) -> dict[str, Any]:
         """The results by name, computed without Spark."""
         results: dict[str, Any] = self._module("check").expected(events)
         return results
@@ -88,7 +88,7 @@ EXAMPLES = {
         Example(name="census", sentence="The population at any time, from a log of births and deaths."),
         Example(name="films", sentence="Where viewers stopped, what they like, and the next film to show."),
         Example(name="logs", sentence="Logs and metrics of many machines: a lake, alerts and a dashboard."),
-        Example(name="taxis", sentence="Riders get the closest free driver, at a price by demand and supply."),
+        Example(name="taxis", sentence="Riders get the closest free driver, at a price by demand."),
         Example(name="thermostats", sentence="Readings of rooms, and a controller that switches devices."),
     )
 }

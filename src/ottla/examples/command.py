@@ -75,9 +75,11 @@ def _feed(example: Example, servers: str, events: int) -> None:
 def _run(example: Example, events: int | None, master: str, servers: str | None, keep: str | None) -> None:
     from rich.console import Console
 
-    from ottla.examples.running import Request, run
+    from ottla.examples.running import ExampleRequest, run
 
     run(
-        Request(example=example, events=events or example.default_events, master=master, servers=servers, keep=keep),
+        ExampleRequest(
+            example=example, events=events or example.default_events, master=master, servers=servers, keep=keep
+        ),
         Console(),
     )

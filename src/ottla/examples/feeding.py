@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ottla.connect.sender import Outgoing, Sender
-from ottla.examples.catalogue import Event, Example
+from ottla.examples.catalogue import Example, InputEvent
 from ottla.model.user_error import UserError
 
 _TIMEOUT_S = 30.0
@@ -35,7 +35,7 @@ def create_topics(servers: str, example: Example) -> None:
 class Feeder:
     """A thread that writes all events. `written` counts them; `join` raises the failure of the thread."""
 
-    def __init__(self, servers: str, events: Iterable[Event]) -> None:
+    def __init__(self, servers: str, events: Iterable[InputEvent]) -> None:
         self.written = 0
         self._failure: Exception | None = None
         self._servers = servers
@@ -72,6 +72,6 @@ class Feeder:
             self.written = number
 
 
-def record_of(event: Event) -> Outgoing:
+def record_of(event: InputEvent) -> Outgoing:
     value = event.value if isinstance(event.value, bytes) else msgspec.json.encode(event.value)
     return Outgoing(event.topic, event.key.encode(), value)

@@ -31,7 +31,7 @@ _SHARE = 0.1
 
 
 @dataclass(slots=True)
-class Stage:
+class ProgressStage:
     text: str
     began: float
     note: str = ""
@@ -49,7 +49,7 @@ class Progress:
     console: Console
     title: str
     panels: Callable[[], Sequence[Panel]] | None = None
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[ProgressStage] = field(default_factory=list)
     shown_panels: Sequence[Panel] = ()
     _queries: list[dict[str, Any]] = field(default_factory=list)
     _live: Live | None = None
@@ -68,8 +68,8 @@ class Progress:
             self.console.print(self.render())
 
     @contextmanager
-    def stage(self, text: str, done: Callable[[], tuple[int, int]] | None = None) -> Iterator[Stage]:
-        stage = Stage(text, time.perf_counter(), done=done)
+    def stage(self, text: str, done: Callable[[], tuple[int, int]] | None = None) -> Iterator[ProgressStage]:
+        stage = ProgressStage(text, time.perf_counter(), done=done)
         self.stages.append(stage)
         yield stage
         stage.seconds = time.perf_counter() - stage.began

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ottla.examples.catalogue import Example, Panel
-    from ottla.examples.progress import Stage
+    from ottla.examples.progress import ProgressStage
     from ottla.pipelines.build import RunSettings
     from ottla.pipelines.pipeline import Pipeline
     from ottla.pipelines.run import PipelineRun
@@ -41,7 +41,7 @@ class ExampleFailed(UserError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ExampleRequest:
     example: Example
     events: int
     master: str = "local[*]"
@@ -73,7 +73,7 @@ class Interruption:
             self.work.stop()
 
 
-def run(request: Request, console: Console) -> Sequence[Panel]:
+def run(request: ExampleRequest, console: Console) -> Sequence[Panel]:
     """The results as they were shown at the end. Raises UserError if a step fails or a result is wrong."""
     example = request.example
     require(f"the example {example.name}", "pyspark", "deltalake", "duckdb")
@@ -124,7 +124,7 @@ def load(example: Example, folder: Path) -> list[Pipeline]:
 
 
 def _run_on_spark(
-    request: Request,
+    request: ExampleRequest,
     pipelines: Sequence[Pipeline],
     outputs: Outputs,
     scratch: Path,
@@ -161,7 +161,7 @@ def _run_on_spark(
         feeder.stop()
 
 
-def _session(request: Request, scratch: Path) -> SparkSession:
+def _session(request: ExampleRequest, scratch: Path) -> SparkSession:
     from ottla.pipelines.session import spark
 
     small = request.events <= _SMALL and request.master.startswith("local")
@@ -179,7 +179,7 @@ def _settings(servers: str, scratch: Path, events: int) -> RunSettings:
     )
 
 
-def _rows(work: PipelineRun, stage: Stage) -> str:
+def _rows(work: PipelineRun, stage: ProgressStage) -> str:
     rows = sum(running.rows for running in work.running)
     rate = rows / max(time.perf_counter() - stage.began, 0.001)
     return f"{len(work.running)} queries, {rows:,} rows in, {rate:,.0f} rows/s, exactly once"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ottla.examples.catalogue import Event, Panel
+from ottla.examples.catalogue import InputEvent, Panel
 from ottla.examples.outputs import Outputs
 
 
-def expected(events: Iterable[Event]) -> dict[str, Any]:
+def expected(events: Iterable[InputEvent]) -> dict[str, Any]:
     pages: dict[str, tuple[int, int, int]] = {}
     dead = 0
     for event in events:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ottla.examples.catalogue import Event, Panel
+from ottla.examples.catalogue import InputEvent, Panel
 from ottla.examples.census.feeder import TOWNS
 from ottla.examples.census.pipeline import POPULATION
 from ottla.examples.outputs import Outputs
@@ -14,7 +14,7 @@ from ottla.examples.outputs import Outputs
 MONTHS = [f"{year}-{month:02}" for year in range(1900, 2026, 5) for month in (1, 6)]
 
 
-def expected(events: Iterable[Event]) -> dict[str, Any]:
+def expected(events: Iterable[InputEvent]) -> dict[str, Any]:
     """From whole lives, not from sums of changes."""
     births: dict[int, str] = {}
     deaths: dict[int, str] = {}

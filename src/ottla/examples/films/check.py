@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ottla.examples.catalogue import Event, Panel
+from ottla.examples.catalogue import InputEvent, Panel
 from ottla.examples.films.feeder import CATALOGUE
 from ottla.examples.outputs import Outputs
 
@@ -14,7 +14,7 @@ VIEW = "user.films.resume.json"
 RECOMMENDED = 'select key, arg_max(json->>\'film\', "offset") from "user.films.recommendations.json" group by key'
 
 
-def expected(events: Iterable[Event]) -> dict[str, Any]:
+def expected(events: Iterable[InputEvent]) -> dict[str, Any]:
     genres: dict[str, str] = {}
     resume: dict[tuple[str, str], int] = {}
     seconds: Counter[tuple[str, str]] = Counter()
@@ -42,13 +42,13 @@ def expected(events: Iterable[Event]) -> dict[str, Any]:
         "recommendations": shown,
         "rows for analysis": sum(seconds.values()) // 60,
         "dead letters": dead,
-        "answers over HTTP": len(_asked(resume)),
+        "answers over HTTP": len(_sampled(resume)),
     }
 
 
 def results(outputs: Outputs) -> dict[str, Any]:
     resume = {(row[0], row[1]): row[2] for row in outputs.sql("select viewer, film, second from resume", "resume")}
-    answers = {key: outputs.view_row("films", VIEW, viewer=key[0], film=key[1]) for key in _asked(resume)}
+    answers = {key: outputs.view_row("films", VIEW, viewer=key[0], film=key[1]) for key in _sampled(resume)}
     rows = outputs.sql("select viewer, genre, seconds from profiles", "profiles")
     return {
         "resume points": resume,
@@ -60,7 +60,7 @@ def results(outputs: Outputs) -> dict[str, Any]:
     }
 
 
-def _asked(resume: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
+def _sampled(resume: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
     return sorted(resume)[:3]
 
 

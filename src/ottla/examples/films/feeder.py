@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from ottla.examples.catalogue import Event
+from ottla.examples.catalogue import InputEvent
 
 POSITIONS, CATALOGUE = "user.films.positions.json", "user.films.catalogue.json"
 TOPICS = {POSITIONS: 32, CATALOGUE: 1}
@@ -15,9 +15,9 @@ VIEWERS = 2_000
 SECONDS = 90 * 60
 
 
-def events(count: int) -> Iterator[Event]:
+def events(count: int) -> Iterator[InputEvent]:
     for film, genre in FILMS.items():
-        yield Event(CATALOGUE, film, {"film": film, "genre": genre})
+        yield InputEvent(CATALOGUE, film, {"film": film, "genre": genre})
     draw = random.Random(7)  # noqa: S311 - data of an example
     places: dict[str, tuple[str, int]] = {}
     for _ in range(count):
@@ -29,5 +29,5 @@ def events(count: int) -> Iterator[Event]:
         position = {"viewer": viewer, "film": film, "second": second + 60}
         chance = draw.random()
         if chance < 0.003:
-            yield Event(POSITIONS, viewer, b'{"viewer": ')
-        yield Event(POSITIONS, viewer, position if chance < 0.995 else position | {"film": "Nobody's Film"})
+            yield InputEvent(POSITIONS, viewer, b'{"viewer": ')
+        yield InputEvent(POSITIONS, viewer, position if chance < 0.995 else position | {"film": "Lost Film"})

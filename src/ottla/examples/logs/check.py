@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from ottla.examples.catalogue import Event, Panel
+from ottla.examples.catalogue import InputEvent, Panel
 from ottla.examples.logs.pipeline import CPU, ERRORS, LINES_OF_AN_ERROR
 from ottla.examples.outputs import Outputs
 
 
-def expected(events: Iterable[Event]) -> dict[str, Any]:
+def expected(events: Iterable[InputEvent]) -> dict[str, Any]:
     lake: Counter[str] = Counter()
     errors: Counter[tuple[str, str]] = Counter()
     lines: Counter[tuple[str, str]] = Counter()

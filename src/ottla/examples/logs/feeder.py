@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from ottla.examples.catalogue import Event
+from ottla.examples.catalogue import InputEvent
 
 RECORDS = "logging.machines.all.json"
 TOPICS = {RECORDS: 4}
@@ -15,7 +15,7 @@ START = datetime(2026, 11, 14, 9, tzinfo=UTC)
 MINUTES = 60
 
 
-def events(count: int) -> Iterator[Event]:
+def events(count: int) -> Iterator[InputEvent]:
     draw = random.Random(7)  # noqa: S311 - data of an example
     for number in range(count):
         at = START + timedelta(seconds=number * MINUTES * 60 // count - draw.choice((0, 0, 0, 2, 30)))  # some come late
@@ -25,11 +25,11 @@ def events(count: int) -> Iterator[Event]:
             fails = machine == "db-03" and 20 <= at.minute < 25
             level = "ERROR" if draw.random() < (0.9 if fails else 0.01) else draw.choice(("INFO", "INFO", "WARN"))
             record |= {"kind": "log", "level": level, "text": "disk full" if fails else "request done"}
-            yield Event(RECORDS, machine, record)
+            yield InputEvent(RECORDS, machine, record)
         else:
             busy = machine == "worker-07" and at.minute >= 40
             metric = draw.choice(("cpu", "memory"))
             value = round(draw.uniform(93, 100) if busy else draw.uniform(5, 70), 1)
-            yield Event(RECORDS, machine, {**record, "kind": "metric", "metric": metric, "value": value})
+            yield InputEvent(RECORDS, machine, {**record, "kind": "metric", "metric": metric, "value": value})
         if draw.random() < 0.001:
-            yield Event(RECORDS, machine, b"<34>Nov 14 09:00:00 kernel: no JSON")
+            yield InputEvent(RECORDS, machine, b"<34>Nov 14 09:00:00 kernel: no JSON")

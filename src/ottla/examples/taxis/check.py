@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from ottla.examples.catalogue import Event, Panel
+from ottla.examples.catalogue import InputEvent, Panel
 from ottla.examples.outputs import Outputs
 from ottla.examples.taxis.pipeline import WINDOW_S, Zone, price_factor
 
 
-def expected(events: Iterable[Event]) -> dict[str, Any]:
+def expected(events: Iterable[InputEvent]) -> dict[str, Any]:
     zones: dict[str, Zone] = {}
     counts: Counter[tuple[str, int, str]] = Counter()
     rides: dict[str, tuple[Any, ...]] = {}

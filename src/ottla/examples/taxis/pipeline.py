@@ -65,7 +65,7 @@ class Zone:
         return rides
 
 
-class Dispatcher(StatefulProcessor):
+class RideDispatcher(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._stored = handle.getValueState("zone", "state string")
 
@@ -85,7 +85,7 @@ class Dispatcher(StatefulProcessor):
 def dispatch(events: DataFrame) -> DataFrame:
     zones = events.selectExpr(ZONE, "*", "unix_timestamp(at) as at_s", "_offset as offset").groupBy("zone")
     schema = RIDE.replace("at timestamp", "at_s long")
-    rides = zones.transformWithStateInPandas(Dispatcher(), schema, "Append", "None")
+    rides = zones.transformWithStateInPandas(RideDispatcher(), schema, "Append", "None")
     return rides.withColumn("at", F.timestamp_seconds("at_s")).drop("at_s")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ottla.examples.catalogue import Event, Panel
+from ottla.examples.catalogue import InputEvent, Panel
 from ottla.examples.outputs import Outputs
 from ottla.examples.thermostats.pipeline import DEVICES, action
 
@@ -13,7 +13,7 @@ COMMANDS = """select json->>'room', json->>'device', string_agg(json->>'action',
               from "queuing.home.commands.json" group by 1, 2"""
 
 
-def expected(events: Iterable[Event]) -> dict[str, Any]:
+def expected(events: Iterable[InputEvent]) -> dict[str, Any]:
     commands: dict[tuple[str, str], list[str]] = {}
     switches: dict[tuple[str, str], str] = {}
     climate: dict[tuple[str, str], tuple[int, float, float]] = {}

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from ottla.examples.catalogue import Event
+from ottla.examples.catalogue import InputEvent
 
 TOPICS = {f"user.home.{kind}.json": 2 for kind in ("temperature", "humidity", "air")}
 ROOMS = [f"{name} {floor}" for floor in range(1, 9) for name in ("kitchen", "bedroom", "office")]
@@ -16,7 +16,7 @@ MEANS = {"temperature": (20.0, 2.5, 0.4), "humidity": (55.0, 9.0, 2.0), "air": (
 START = datetime(2026, 11, 14, tzinfo=UTC)
 
 
-def events(count: int) -> Iterator[Event]:
+def events(count: int) -> Iterator[InputEvent]:
     draw = random.Random(7)  # noqa: S311 - data of an example
     for number in range(count):
         seconds = number * 86_400 // count
@@ -25,5 +25,5 @@ def events(count: int) -> Iterator[Event]:
         value = mean + swing * math.sin(seconds / 86_400 * 4 * math.pi + len(room)) + draw.gauss(0, noise)
         at = (START + timedelta(seconds=seconds)).isoformat()
         if draw.random() < 0.001:
-            yield Event(f"user.home.{kind}.json", room, b'{"room": "nowhere", "value": "warm"')
-        yield Event(f"user.home.{kind}.json", room, {"room": room, "value": round(value, 2), "at": at})
+            yield InputEvent(f"user.home.{kind}.json", room, b'{"room": "nowhere", "value": "warm"')
+        yield InputEvent(f"user.home.{kind}.json", room, {"room": room, "value": round(value, 2), "at": at})

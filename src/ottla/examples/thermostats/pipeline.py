@@ -39,7 +39,7 @@ def action(kind: str, value: float, before: str) -> str:
     return "off" if (value >= off if on < off else value <= off) else before
 
 
-class Controller(StatefulProcessor):
+class DeviceController(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._switch = handle.getValueState("switch", "action string")
 
@@ -71,7 +71,7 @@ def readings(temperature: DataFrame, humidity: DataFrame, air: DataFrame) -> Dat
 @thermostats.step(reads=READINGS, writes=COMMANDS)
 def controller(temperature: DataFrame, humidity: DataFrame, air: DataFrame) -> DataFrame:
     by_device = readings(temperature, humidity, air).groupBy("room", "kind")
-    return by_device.transformWithStateInPandas(Controller(), COMMAND, "Append", "None")
+    return by_device.transformWithStateInPandas(DeviceController(), COMMAND, "Append", "None")
 
 
 @thermostats.step(
