@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,7 +18,7 @@ from rich.console import Console
 from ottla.cli.commands import ottla
 from ottla.examples.catalogue import EXAMPLES, FILES, Panel
 from ottla.examples.feeding import Feeder, create_topics
-from ottla.examples.outputs import Outputs
+from ottla.examples.outputs import Outputs, served_views
 from ottla.examples.progress import Progress, panel_table, query_table
 from ottla.examples.running import ExampleFailed, Interruption, compare
 from ottla.model.user_error import UserError
@@ -111,6 +113,30 @@ def test_feed_writes_the_events_alone() -> None:
     assert count == len(list(EXAMPLES["census"].events(20)))
 
 
+def test_the_views_of_an_example_are_only_read(tmp_path: Path) -> None:
+    pipeline = EXAMPLES["films"].folder / "pipeline.py"
+    with served_views(tmp_path / "state", {"films": pipeline}) as address:
+        with pytest.raises(HTTPError) as refused:
+            urlopen(Request(f"{address}/pipelines/films/start", method="POST"), timeout=30)
+        assert refused.value.code == 405
+        with urlopen(f"{address}/pipelines", timeout=30) as answer:
+            assert answer.read() == b"[]"
+        url = Outputs(servers="", folder=tmp_path, address=address).view_url(
+            "films", "resume", viewer="a/b", film="c d"
+        )
+    assert (
+        url
+        == f"{address}/pipelines/films/views/resume/rows?key=%7B%22viewer%22%3A+%22a%2Fb%22%2C+%22film%22%3A+%22c+d%22%7D"
+    )
+
+
+def test_tables_go_into_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "rides").mkdir()
+    done = invoke("taxis", "--keep", str(tmp_path))
+    assert done.exit_code == 1
+    assert f"{tmp_path} is not empty" in done.output
+
+
 def test_a_wrong_result_fails() -> None:
     right = {"rides": {"ada": 1, "bob": 2}, "dead letters": 3}
     assert compare(right, right) == "equal to plain Python: 2 rides, 3 dead letters"
@@ -169,14 +195,15 @@ def test_a_terminal_shows_the_step_that_runs() -> None:
 def test_a_signal_stops_the_queries_and_ends_after_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: dict[int, Any] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
-    interruption = Interruption()
-    interruption.listen()
-    interruption.check()
+    with Interruption() as interruption:
+        interruption.check()
+        assert signal.getsignal(signal.SIGTERM) != handlers[signal.SIGTERM]
+        on_signal = handlers[signal.SIGTERM]
+    assert handlers == {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     stopped = []
     interruption.work = cast("PipelineRun", SimpleNamespace(stop=lambda: stopped.append(1)))
-    handlers[signal.SIGTERM](signal.SIGTERM, None)
+    on_signal(signal.SIGTERM, None)
     assert stopped == [1]
     with pytest.raises(SystemExit) as ended:
         interruption.check()
     assert ended.value.code == 143
-    assert set(handlers) == {signal.SIGINT, signal.SIGTERM}

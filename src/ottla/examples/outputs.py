@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
 from ottla.model.user_error import UserError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _START_S = 30.0
 _ANSWER_S = 60.0
@@ -54,9 +58,20 @@ def _delta(folder: Path) -> Any:
     return DeltaTable(str(folder)).to_pyarrow_dataset()
 
 
+def _reads(app: Starlette) -> ASGIApp:
+    """The application without its requests that start and stop pipelines: this server has no login."""
+    from starlette.responses import PlainTextResponse
+
+    async def reads(scope: Scope, receive: Receive, send: Send) -> None:
+        is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
+        await (PlainTextResponse("HTTP 405: this server only reads\n", 405) if is_change else app)(scope, receive, send)
+
+    return reads
+
+
 @contextmanager
 def served_views(state: Path, files: dict[str, Path]) -> Iterator[str]:
-    """`ottla pipeline serve` on a thread of this process: the address. `files` has the file of each pipeline."""
+    """`ottla pipeline serve` on a thread of this process, for reads alone: the address. `files` is by pipeline."""
     import socket
     import threading
 
@@ -70,7 +85,7 @@ def served_views(state: Path, files: dict[str, Path]) -> Iterator[str]:
     folder = state_directory(str(state))
     for name, file in files.items():
         write_json(paths(folder, name)[0], {"name": name, "words": [str(file)], "cwd": str(state)})
-    guarded = WebAccess(realm=REALM).protect(app(folder), role_for=role_for, hosts=WebHosts(("127.0.0.1",)))
+    guarded = WebAccess(realm=REALM).protect(_reads(app(folder)), role_for=role_for, hosts=WebHosts(("127.0.0.1",)))
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(guarded, log_level="warning", server_header=False))
     thread = threading.Thread(target=server.run, args=([listener],), name="views", daemon=True)

@@ -93,7 +93,7 @@ class Progress:
         lines: list[RenderableType] = [Text(self.title, style="bold")]
         for stage in list(self.stages):
             if stage.seconds is not None:
-                lines.append(Text(stage.line(now)))
+                lines.append(Text(f"  {stage.line(now)}"))  # as wide as a spinner
                 continue
             lines.append(Spinner("line", stage.line(now)))
             if stage.done is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.env.logging import configure
 from ottla.examples.feeding import Feeder, create_topics
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.run import PipelineRun
 
 TABLES = "OTTLA_TABLES"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SMALL = 100_000
 """Up to so many events a session with a small footprint is faster, because it starts faster."""
 _BATCHES = 5
@@ -56,11 +57,20 @@ class Interruption:
 
     def __init__(self) -> None:
         self._number = 0
+        self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}
         self.work: PipelineRun | None = None
+
+    def __enter__(self) -> Self:
+        self.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     def listen(self) -> None:
         """Once more after the start of Spark, which has a handler of its own."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             signal.signal(number, self._on_signal)
 
     def check(self) -> None:
@@ -78,12 +88,13 @@ def run(request: ExampleRequest, console: Console) -> Sequence[Panel]:
     example = request.example
     require(f"the example {example.name}", "pyspark", "deltalake", "duckdb")
     configure(level="error")
-    interruption = Interruption()
-    interruption.listen()
     with ExitStack() as stack:
+        interruption = stack.enter_context(Interruption())
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-example-"))
         folder = Path(request.keep or scratch).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        if request.keep is not None and any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty: name a new directory for the tables of the example")
         progress = stack.enter_context(Progress(console, f"{example.name}: {example.sentence}"))
         with progress.stage("start a log" if request.servers is None else "find the log") as stage:
             servers = request.servers or stack.enter_context(_log())
