@@ -163,10 +163,19 @@ def test_numbers_stay_whole_at_80_columns() -> None:
         "lag": 7_654_321,
         "rows_per_second": 98_765.4,
     }
-    queries = [{**query, "active": True, "error": ""}, {**query, "active": False, "error": ""}]
+    letters = {**query, "name": "taxis/user.taxis.events.json~user.taxis.events.of-a-long-name.dead"}
+    queries = [
+        {**query, "active": True, "error": "", "batch": 1},
+        {**letters, "active": False, "error": "", "batch": 1},
+        {**query, "active": False, "error": "", "batch": -1},
+    ]
     lines = printed(query_table(queries))
     assert all(len(line) <= 80 for line in lines)
-    assert sum("1,234,567" in line and "98,765" in line and "7,654,321" in line for line in lines) == 2
+    whole = [line for line in lines if "1,234,567" in line and "98,765" in line and "7,654,321" in line]
+    assert len(whole) == 3
+    assert whole[1].startswith("dead letters of user.taxis")
+    assert whole[1].rstrip().endswith("done")
+    assert whole[2].rstrip().endswith("waits")
     title = "a title that is much wider than the only column of its table"
     lines = printed(panel_table(Panel(title, (">rows",), [(1_234_567,)])))
     assert lines[0] == title, "a title stands on one line"

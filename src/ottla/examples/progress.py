@@ -25,7 +25,8 @@ from ottla.examples.catalogue import Panel
 if TYPE_CHECKING:
     from ottla.pipelines.run import PipelineRun
 
-BAR = 14
+BAR = 12
+NAME = 24
 _SHARE = 0.1
 """Of the time, at most, for reading results that are shown while the pipeline works."""
 
@@ -101,7 +102,7 @@ class Progress:
                 lines.append(_bar(count, total))
         if self._queries:
             lines.append(query_table(self._queries))
-        return Group(*lines, *map(panel_table, self.shown_panels))
+        return Group(*lines, *(panel_table(panel) for panel in self.shown_panels if panel.rows))
 
 
 def _bar(count: int, total: int) -> Table:
@@ -111,20 +112,25 @@ def _bar(count: int, total: int) -> Table:
 
 
 def query_table(queries: Sequence[dict[str, Any]]) -> Table:
-    """Below 80 columns for names of up to 24 characters: numbers stay whole."""
+    """At most 80 columns: a long name is cut, and numbers stay whole."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("query", no_wrap=True)
+    table.add_column("query", no_wrap=True, max_width=NAME)
     for title in ("rows", "rows/s", "left"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", width=BAR)
     for query in queries:
         numbers = [f"{query['rows']:,}", f"{query['rows_per_second']:,.0f}", f"{query['lag']:,}"]
         total = query["rows"] + query["lag"]
-        state: RenderableType = escape(query["error"]) if query["error"] else "done"
+        state: RenderableType = escape(query["error"]) or ("waits" if query["batch"] < 0 else "done")
         if query["active"]:
             state = ProgressBar(total=total or None, completed=query["rows"], width=BAR)
-        table.add_row(query["name"].partition("/")[2], *numbers, state)
+        table.add_row(escape(_short(query["name"].partition("/")[2])), *numbers, state)
     return table
+
+
+def _short(name: str) -> str:
+    """A query of dead letters has the names of both topics."""
+    return f"dead letters of {name.partition('~')[0]}" if "~" in name else name
 
 
 def panel_table(panel: Panel) -> RenderableType:
