@@ -173,7 +173,7 @@ def test_numbers_stay_whole_at_80_columns() -> None:
     assert all(len(line) <= 80 for line in lines)
     whole = [line for line in lines if "1,234,567" in line and "98,765" in line and "7,654,321" in line]
     assert len(whole) == 3
-    assert whole[1].startswith("dead letters of user.taxis")
+    assert whole[1].split()[:2] == ["dead", "letters"]
     assert whole[1].rstrip().endswith("done")
     assert whole[2].rstrip().endswith("waits")
     title = "a title that is much wider than the only column of its table"

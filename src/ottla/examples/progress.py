@@ -124,13 +124,9 @@ def query_table(queries: Sequence[dict[str, Any]]) -> Table:
         state: RenderableType = escape(query["error"]) or ("waits" if query["batch"] < 0 else "done")
         if query["active"]:
             state = ProgressBar(total=total or None, completed=query["rows"], width=BAR)
-        table.add_row(escape(_short(query["name"].partition("/")[2])), *numbers, state)
+        name = query["name"].partition("/")[2]
+        table.add_row("dead letters" if "~" in name else escape(name), *numbers, state)
     return table
-
-
-def _short(name: str) -> str:
-    """A query of dead letters has the names of both topics."""
-    return f"dead letters of {name.partition('~')[0]}" if "~" in name else name
 
 
 def panel_table(panel: Panel) -> RenderableType:
