@@ -48,7 +48,7 @@ def test_the_demo_runs(tmp_path):
     assert done.stderr == ""
     steps = [line.split(" s ")[0].split() for line in done.stdout.splitlines() if " s  " in line]
     assert [words[:-1] for words in steps] == [
-        ["start", "a", "log"], ["feed", "the", "log"], ["start", "Spark"], ["pipeline", "web"], ["pipeline", "home"], ["compare"],
+        ["start", "a", "log"], ["start", "Spark"], ["feed", "the", "log"], ["pipeline", "web"], ["pipeline", "home"], ["compare"],
     ]  # fmt: skip
     titles = [line for line in done.stdout.splitlines() if " (" in line and line[:1].isalnum() and " s " not in line]
     assert len(titles) == 6, "each title is on one line"

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 LINES = 12_000
 READINGS = 4_000
 SEED = 20180301
+SMALL = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
+"""So little data needs one task where rows are exchanged: each task costs time in each batch."""
 NEEDED = {"confluent_kafka": "confluent-kafka", "pyspark": "'ottla[spark]'", "deltalake": "'ottla[spark]'"}
 
 
@@ -82,13 +85,16 @@ def run(console: Console, folder: Path, servers: str | None, *, kept: bool) -> N
         progress = stack.enter_context(Progress(console, "a log, data, pipelines, results"))
         with progress.stage("start a log") as stage:
             bootstrap = stage.note = stack.enter_context(a_log(servers))
-        with progress.stage("feed the log", lambda: (expected.lines + expected.readings, LINES + READINGS)) as stage:
-            feed(bootstrap, folder, expected)
-            stage.note = f"{expected.lines:,} lines of an access log, {expected.readings + expected.broken:,} readings"
-        with progress.stage("start Spark") as stage:
-            session = spark("local[2]", low_footprint=True, log_file=str(folder / "spark.log"))
-            stage.note = f"{session.version}, in this process"
+        feeding = stack.enter_context(ThreadPoolExecutor(1)).submit(feed, bootstrap, folder, expected)
+        written = lambda: (expected.lines + expected.readings, LINES + READINGS)  # noqa: E731 - of two stages
+        with progress.stage("start Spark", written) as stage:
+            session = spark("local[2]", low_footprint=True, config=SMALL, log_file=str(folder / "spark.log"))
+            stage.note = f"{session.version}, in this process; the log is fed meanwhile"
         try:
+            with progress.stage("feed the log", written) as stage:
+                feeding.result()
+                readings = expected.readings + expected.broken
+                stage.note = f"{expected.lines:,} lines of an access log, {readings:,} readings"
             run_pipelines(session, bootstrap, folder, progress)
         finally:
             session.stop()
@@ -121,7 +127,7 @@ def feed(bootstrap: str, folder: Path, expected: Expected) -> None:
 
     from ottla.connect.sender import Outgoing, Sender
 
-    show.create_topics(bootstrap, {"access-log": 3, "hits": 3, "thermostats": 2})
+    show.create_topics(bootstrap, {"access-log": 2, "hits": 2, "thermostats": 2})
     sender = Sender({"bootstrap.servers": bootstrap})
     for name, records in (
         ("access-log", access_log(LINES, SEED, expected)),
