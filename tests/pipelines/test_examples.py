@@ -19,8 +19,9 @@ from ottla.console.cluster.collect import collect
 from ottla.console.cluster.history import History
 from ottla.console.pages.overview import concerns
 from ottla.examples.catalogue import EXAMPLES
+from ottla.examples.feeding import Feeder, create_topics
 from ottla.examples.outputs import Outputs
-from ottla.examples.running import load
+from ottla.examples.running import compare, load, tables_in
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.run import PipelineRun
 from ottla.testing import Broker
@@ -36,8 +37,8 @@ class Inputs:
 
     def __init__(self, spark: Any, name: str, folder: Path) -> None:
         self.spark = spark
-        self.pipelines = load(EXAMPLES[name], folder)
-        self.steps = {step.name: step for pipeline in self.pipelines for step in pipeline.steps}
+        with tables_in(folder):
+            self.steps = {step.name: step for pipeline in load(EXAMPLES[name]) for step in pipeline.steps}
         events = [event for event in EXAMPLES[name].events(COUNT) if not isinstance(event.value, bytes)]
         numbered = [(event, {"_offset": number, **event.value}) for number, event in enumerate(events)]
         self.rows = {topic: [row for event, row in numbered if event.topic == topic] for topic in EXAMPLES[name].topics}
@@ -213,11 +214,9 @@ def test_big_data(spark, tmp_path):
 def test_an_example_on_the_log(spark, tmp_path):
     """One of them as queries, with its own comparison: what the other examples do in `make soak`."""
     example = EXAMPLES["census"]
-    (pipeline,) = load(example, tmp_path / "tables")
+    with tables_in(tmp_path / "tables"):
+        (pipeline,) = load(example)
     with Broker() as broker:
-        from ottla.examples.feeding import Feeder, create_topics
-        from ottla.examples.running import compare
-
         create_topics(broker.bootstrap_servers, example)
         feeder = Feeder(broker.bootstrap_servers, example.events(COUNT))
         feeder.start()

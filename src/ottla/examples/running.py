@@ -100,7 +100,8 @@ def run(request: ExampleRequest, console: Console) -> Sequence[Panel]:
             servers = request.servers or stack.enter_context(_log())
             create_topics(servers, example)
             stage.note = servers
-        pipelines = load(example, folder)
+        stack.enter_context(tables_in(folder))
+        pipelines = load(example)
         files = {pipeline.name: example.folder / "pipeline.py" for pipeline in pipelines}
         address = stack.enter_context(served_views(Path(scratch) / "state", files))
         outputs = Outputs(servers=servers, folder=folder, address=address)
@@ -126,11 +127,23 @@ def _log() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def load(example: Example, folder: Path) -> list[Pipeline]:
-    """The pipelines of the example, with their tables in `folder`."""
+@contextmanager
+def tables_in(folder: Path) -> Iterator[None]:
+    """Pipelines that are loaded meanwhile have their tables in this folder."""
+    before = os.environ.get(TABLES)
+    os.environ[TABLES] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[TABLES]
+        else:
+            os.environ[TABLES] = before
+
+
+def load(example: Example) -> list[Pipeline]:
     from ottla.pipelines.pipeline import load_pipelines
 
-    os.environ[TABLES] = str(folder)
     return load_pipelines(str(example.folder / "pipeline.py"))
 
 
