@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from ottla.pipelines import Pipeline, delta, topic, view
 
@@ -70,7 +70,7 @@ class RideDispatcher(StatefulProcessor):
         self._stored = handle.getValueState("zone", "state string")
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803 - Spark's names
-        zone = Zone(**json.loads(self._stored.get()[0])) if self._stored.exists() else Zone()
+        zone = Zone(**json.loads(stored[0])) if (stored := self._stored.get()) else Zone()
         events = pd.concat(rows).sort_values("offset")
         columns = (events[name].tolist() for name in ("kind", "who", "lat", "lon", "km", "at_s"))
         rides = [(key[0], *ride) for event in zip(*columns, strict=True) for ride in zone.apply(*event)]

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from ottla.pipelines import Pipeline, delta, topic, view
 
@@ -45,7 +45,7 @@ class DeviceController(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803 - Spark's names
         room, kind = key
-        before = state = self._switch.get()[0] if self._switch.exists() else "off"
+        before = state = stored[0] if (stored := self._switch.get()) else "off"
         commands = []
         for reading in pd.concat(rows).sort_values("offset").itertuples():
             after = action(kind, reading.value, state)
