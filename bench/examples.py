@@ -11,10 +11,9 @@ import subprocess
 import sys
 import time
 
+from bench.process import cpu_seconds, pss_mb
 from ottla.examples.catalogue import EXAMPLES
 from ottla.model.user_error import UserError
-
-from bench.process import cpu_seconds, pss_mb
 
 _LOOK_S = 0.5
 

@@ -15,7 +15,7 @@ _NAMES = max(map(len, EXAMPLES))
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--events", type=click.IntRange(1), metavar="N", help="Events to write (default: enough for a minute).")
+@click.option("--events", type=click.IntRange(1), metavar="N", help="Events to write (default: 20,000).")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], spark://HOST:7077, ...")
 @servers_option(None, "Use these brokers, as HOST:PORT,..., instead of a log that ends with the example.")
 @click.option("--keep", metavar="DIR", help="Keep the tables of the example in this directory.")

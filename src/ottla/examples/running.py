@@ -163,7 +163,7 @@ def _run_on_spark(
     try:
         with progress.stage("start Spark", lambda: (feeder.written, request.events)) as stage:
             session = _session(request, scratch)
-            stage.note = f"{session.version} on {request.master}; events are written meanwhile"
+            stage.note = f"{session.version} on {request.master}; events are written"
             interruption.listen()
         try:
             interruption.check()
