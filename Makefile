@@ -28,7 +28,6 @@ $(STAMP): requirements-dev.lock pyproject.toml | $(PY)
 
 $(DEMO_STAMP): requirements-spark.lock pyproject.toml | $(PY)
 	@$(PYTHON) tools/set_up.py requirements-spark.lock $(VENV)
-	@$(PY) -m tools.demo --prepare
 	@touch $@
 
 $(PY):
@@ -40,7 +39,7 @@ $(PY):
 
 demo: $(DEMO_STAMP)  ## run the main job end to end; installs only what the demo needs
 	@$(PY) -m compileall -q src/ottla
-	@$(PY) -m tools.demo $(ARGS)
+	@$(PY) -m ottla.demo $(ARGS)
 
 dist: setup  ## wheel and sdist in dist/, built twice and compared, checked
 	@$(PY) -m tools.dist

@@ -46,13 +46,6 @@ def test_the_demo_runs(tmp_path):
     for words in ("top pages", "hits per minute", "true at", "visits", "alerts", "broken readings", "exactly once"):
         assert words in done.stdout
     assert done.stderr == ""
-    steps = [line.split(" s ")[0].split() for line in done.stdout.splitlines() if " s  " in line]
-    assert [words[:-1] for words in steps] == [
-        ["start", "a", "log"], ["start", "Spark"], ["feed", "the", "log"], ["pipeline", "web"], ["pipeline", "home"], ["compare"],
-    ]  # fmt: skip
-    titles = [line for line in done.stdout.splitlines() if " (" in line and line[:1].isalnum() and " s " not in line]
-    assert len(titles) == 6, "each title is on one line"
-    assert all(title.rstrip().endswith((")", "minute", "visits")) for title in titles), titles
     left = [one.name for one in tmp_path.iterdir() if one.name.startswith("ottla-demo")]
     assert left == [], "something was left behind"
 

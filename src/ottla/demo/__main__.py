@@ -11,8 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from rich.console import Console
 from ottla.demo import show
 from ottla.demo.feed import Expected, access_log, devices, thermostats
 from ottla.env.logging import configure
-from ottla.examples.progress import Progress
 from ottla.model.user_error import UserError
 
 if TYPE_CHECKING:
@@ -30,13 +28,25 @@ if TYPE_CHECKING:
 LINES = 12_000
 READINGS = 4_000
 SEED = 20180301
-SMALL = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-"""So little data needs one task where rows are exchanged: each task costs time in each batch."""
 NEEDED = {"confluent_kafka": "confluent-kafka", "pyspark": "'ottla[spark]'", "deltalake": "'ottla[spark]'"}
 
 
 class DemoFailed(UserError):
     """A step of the demo did not end as it should."""
+
+
+class Stopwatch:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.steps: list[tuple[str, float, str]] = []
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[list[str]]:
+        note: list[str] = []
+        began = time.perf_counter()
+        with self._console.status(f"{what} ..."):
+            yield note
+        self.steps.append((what, time.perf_counter() - began, " ".join(note)))
 
 
 def main() -> int:
@@ -79,47 +89,43 @@ def a_log(servers: str | None) -> Iterator[str]:
 def run(console: Console, folder: Path, servers: str | None, *, kept: bool) -> None:
     from ottla.pipelines.session import spark
 
+    watch = Stopwatch(console)
     expected = Expected()
     began = time.perf_counter()
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress(console, "a log, data, pipelines, results"))
-        with progress.stage("start a log") as stage:
-            bootstrap = stage.note = stack.enter_context(a_log(servers))
-        feeding = stack.enter_context(ThreadPoolExecutor(1)).submit(feed, bootstrap, folder, expected)
-        written = lambda: (expected.lines + expected.readings, LINES + READINGS)  # noqa: E731 - of two stages
-        with progress.stage("start Spark", written) as stage:
-            session = spark("local[2]", low_footprint=True, config=SMALL, log_file=str(folder / "spark.log"))
-            stage.note = f"{session.version}, in this process; the log is fed meanwhile"
+    with a_log(servers) as bootstrap:
+        watch.steps.append(("start a log", time.perf_counter() - began, bootstrap))
+        with watch.step("feed it") as note:
+            feed(bootstrap, folder, expected)
+            note.append(f"{expected.lines:,} lines of an access log, {expected.readings + expected.broken:,} readings")
+        with watch.step("start Spark") as note:
+            session = spark("local[2]", low_footprint=True, log_file=str(folder / "spark.log"))
+            note.append(f"{session.version}, in this process")
         try:
-            with progress.stage("feed the log", written) as stage:
-                feeding.result()
-                readings = expected.readings + expected.broken
-                stage.note = f"{expected.lines:,} lines of an access log, {readings:,} readings"
-            run_pipelines(session, bootstrap, folder, progress)
+            run_pipelines(session, bootstrap, folder, watch)
         finally:
             session.stop()
-        with progress.stage("compare") as stage:
-            results = show.collect(bootstrap, folder)
-            check(results, expected)
-            stage.note = "counts are equal to a computation without Spark"
+        results = show.collect(bootstrap, folder)
+        check(results, expected)
     for table in show.tables(results):
         console.print(table)
+    console.print(show.steps_table(watch.steps, time.perf_counter() - began))
     where = f"Delta tables and results.db are in {folder}" if kept else "--keep DIR keeps the Delta tables and SQLite"
-    console.print(f"{time.perf_counter() - began:.1f} s together. {where}.", highlight=False)
+    console.print(f"Counts were checked against a computation without Spark. {where}.", highlight=False)
 
 
-def run_pipelines(session: SparkSession, bootstrap: str, folder: Path, progress: Progress) -> None:
+def run_pipelines(session: SparkSession, bootstrap: str, folder: Path, watch: Stopwatch) -> None:
     from ottla.demo.steps import pipelines
     from ottla.pipelines.build import RunSettings
     from ottla.pipelines.run import PipelineRun
 
     settings = RunSettings(bootstrap_servers=bootstrap, checkpoints=str(folder / "checkpoints"))
     for pipeline in pipelines(folder):
-        with progress.stage(f"pipeline {pipeline.name}") as stage:
-            work = PipelineRun(session, pipeline, settings)
-            work.once(progress.on_queries)
-            rows = sum(running.rows for running in work.running)
-            stage.note = f"{len(pipeline.steps)} steps, {rows:,} rows in, exactly once"
+        with watch.step(f"pipeline {pipeline.name}") as note:
+            done = PipelineRun(session, pipeline, settings)
+            done.once()
+            note.append(
+                f"{len(pipeline.steps)} steps, {sum(running.rows for running in done.running):,} rows in, exactly once"
+            )
 
 
 def feed(bootstrap: str, folder: Path, expected: Expected) -> None:
@@ -127,7 +133,7 @@ def feed(bootstrap: str, folder: Path, expected: Expected) -> None:
 
     from ottla.connect.sender import Outgoing, Sender
 
-    show.create_topics(bootstrap, {"access-log": 2, "hits": 2, "thermostats": 2})
+    show.create_topics(bootstrap, {"access-log": 3, "hits": 3, "thermostats": 2})
     sender = Sender({"bootstrap.servers": bootstrap})
     for name, records in (
         ("access-log", access_log(LINES, SEED, expected)),

@@ -103,9 +103,16 @@ def tables(results: Results) -> list[Table]:
     return [pages, minutes, sessions, alerts, climate, broken]
 
 
+def steps_table(steps: list[tuple[str, float, str]], total_s: float) -> Table:
+    table = _table("what it took", "step", ">s", "")
+    for what, seconds, note in steps:
+        table.add_row(what, f"{seconds:.1f}", note)
+    table.add_row("together", f"{total_s:.1f}", "")
+    return table
+
+
 def _table(title: str, *columns: str) -> Table:
-    """As wide as its title, which therefore stands on one line."""
-    table = Table(title=title, title_justify="left", caption_justify="left", min_width=len(title))
+    table = Table(title=title, title_justify="left", caption_justify="left")
     for name in columns:
         table.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left")
     return table
