@@ -1,4 +1,4 @@
-"""What a person sees while an example or the demo works: the steps with their seconds, the queries of Spark, the results.
+"""What a person sees while an example works: the steps with their seconds, the queries of Spark, the results.
 
 On a terminal the view moves four times a second, also while Spark starts. Elsewhere each step is a line when the step ends.
 """
