@@ -233,6 +233,7 @@ class GroupWork:
         for ledger in self.groups.values():
             ledger.void = ledger.void or self._world.is_void(ledger.group_id)
             self.idle.judge(ledger)
+            ledger.any_commit()
             for key in self._sound(image, GROUP_TOPICS):
                 ledger.one_reader(key)
                 ledger.all_read(key, self.acknowledged.get(key, ()))
