@@ -42,7 +42,14 @@ LEFT_OUT = (
     "server/early_imports.py", "server/run.py", "server/loop_failures.py", "coordinator/xxh3.py",
 )  # fmt: skip
 """Observation, quotas and turns of the loop, which no promise is about; and what needs threads or real processes."""
-NOTES = ("equivalent", "survives")
+WORK: dict[str, tuple[str, ...]] = {
+    "coordinator/groups/consumer/": ("consumers",),
+    "coordinator/groups/classic/": ("classic",),
+    "coordinator/groups/share/": ("share",),
+    "coordinator/share/": ("share",),
+    "broker/share/": ("share",),
+}
+NOTES = ("equivalent", "survives", "schedule")
 EXECUTING_SEEDS = (1, 3, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
 """Odd seeds are quorums, even seeds are clusters of whole nodes."""
 
@@ -57,11 +64,18 @@ class DrawnMutation:
     equivalent: str = ""
     """Why no checker can see the change."""
     survives: str = ""
-    """Why random seeds do not find the bug, and which test does."""
+    """Why random seeds do not find the bug."""
+    schedule: str = ""
+    """The test that finds the bug."""
 
     @property
     def name(self) -> str:
         return self.site.name
+
+    @property
+    def work(self) -> tuple[str, ...]:
+        """Kinds of work of the simulator that execute the module, if only some do."""
+        return next((work for folder, work in WORK.items() if self.site.module.startswith(folder)), ())
 
     @property
     def area(self) -> str:
@@ -193,7 +207,7 @@ def write_list(drawn: Iterable[DrawnMutation], path: Path = LIST) -> None:
     lines = [
         f"# Drawn from the seed {SEED} by `python -m tests.simulation.drawn_mutations`, in the order of the draw.",
         "# Written by hand: `equivalent`, why no checker can see the change; `survives`, why random seeds do not find",
-        "# the bug, and the test that does.",
+        "# the bug, with the test that does as `schedule`.",
     ]
     for mutation in drawn:
         site = mutation.site

@@ -19,6 +19,8 @@ class Progress:
     """The seed that noticed the bug."""
     violation: str | None = None
     cpu_s: float = 0.0
+    by_schedule: bool = False
+    """The listed schedule fails with the bug."""
 
     @property
     def found(self) -> bool:
@@ -47,6 +49,9 @@ class Results:
             self.broken.update({int(seed): violation for seed, violation in row["broken"]})
             return
         progress = self.of(row["mutant"])
+        if "by_schedule" in row:
+            progress.by_schedule = row["by_schedule"]
+            return
         progress.seeds += row["seeds"]
         progress.cpu_s += row["cpu_s"]
         progress.seed, progress.violation = row["seed"], row["violation"]

@@ -7,7 +7,10 @@ Each bug runs in a process of its own: the hand-written bugs of the tables, and 
 this run. With `--add-to` the verdicts add up in FILE: a later run goes on where this run has ended, and runs no mutant
 again that was found. A seed counts only if the product without the bug survives this seed.
 
-The exit code is 1 if a mutant survives without a listed reason.
+For a bug that seeds do not find, `survivors.py` or the list of drawn bugs has the reason and a schedule: a test that fails
+with the bug. This test runs in place of the seeds.
+
+The exit code is 1 if a mutant survives.
 """
 
 from __future__ import annotations
@@ -24,22 +27,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.simulation import drawn_mutations
+from tests.simulation import drawn_mutations, one_mutant
 from tests.simulation.mutant_results import Progress, Results
-from tests.simulation.one_mutant import CPU_SECONDS
 from tests.simulation.planted import AREAS, name_of
+from tests.simulation.survivors import SURVIVORS, Survivor
 
 SEEDS = 200
+TEST_FAILED = 1
+"""What pytest exits with; an error in the collection has a different code."""
 SLICE = 20
 """Seeds of one process."""
-SURVIVORS: dict[str, str] = {
-    "quorum/votes_twice": "voters stand one after the other: test_schedules.py",
-    "quorum/keeps_its_epoch_when_it_votes": "voters stand one after the other: test_schedules.py",
-    "data/compares_a_moved_replica_by_its_end_alone": (
-        "a cut between two steps of a move is rare: test_fault_schedules.py"
-    ),
-}
-"""Hand-written bugs that random seeds do not find, with the reason and the test that does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class Mutant:
     area: str
     identity: str
     """What results are kept by: a drawn bug's name has a line number, its identity has none."""
-    survives: str = ""
+    survivor: Survivor | None = None
     equivalent: str = ""
 
 
@@ -56,9 +53,10 @@ def all_mutants() -> Iterator[Mutant]:
     for area, (_, table) in AREAS.items():
         for plain in table:
             name = name_of(area, plain)
-            yield Mutant(name, area, name, SURVIVORS.get(name, ""))
+            yield Mutant(name, area, name, SURVIVORS.get(name))
     for drawn in drawn_mutations.read_list():
-        yield Mutant(drawn.name, drawn.area, drawn.site.identity, drawn.survives, drawn.equivalent)
+        survivor = Survivor(drawn.survives, drawn.schedule) if drawn.survives else None
+        yield Mutant(drawn.name, drawn.area, drawn.site.identity, survivor, drawn.equivalent)
 
 
 # --------------------------------------------------------------------------------------------------------------- running
@@ -71,15 +69,20 @@ class Run:
         self._seconds = seconds
 
     def judge(self, mutant: Mutant) -> Progress:
-        """Run slices of seeds until the bug is found or the bounds are reached."""
+        """Run slices of seeds until the bug is found or the bounds are reached; of a listed survivor, the schedule."""
         progress = self.results.of(mutant.identity)
+        if mutant.survivor is not None:
+            if mutant.survivor.schedule and not progress.by_schedule:
+                self.results.add({"mutant": mutant.identity, "by_schedule": _fails(mutant)})
+            return progress
         began_cpu_s = progress.cpu_s
         while not progress.found and progress.seeds < self._seeds:
             left_s = None if self._seconds is None else self._seconds - (progress.cpu_s - began_cpu_s)
             if left_s is not None and left_s <= 0:
                 break
             count = min(SLICE, self._seeds - progress.seeds)
-            answer = _process(mutant.name, "--start", str(progress.seeds), "--seeds", str(count), seconds=left_s)
+            place = ("--start", str(progress.seeds), "--seeds", str(count), "--of", str(self._seeds))
+            answer = _process(mutant.name, *place, seconds=left_s)
             seed, violation = answer["broken"][0] if answer["broken"] else (None, None)
             if seed is not None and not self._is_healthy(seed):
                 seed = violation = None
@@ -95,6 +98,19 @@ class Run:
         return seed in self.results.healthy
 
 
+def _fails(mutant: Mutant) -> bool:
+    """Whether the listed schedule fails with the bug, and passes without the bug."""
+    if mutant.survivor is None:
+        return False
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+    planted = {**os.environ, one_mutant.PLANTED: mutant.name}
+    test = mutant.survivor.schedule
+    plugin = ["-p", "tests.simulation.planting"]
+    with_bug = subprocess.run([*command, *plugin, test], capture_output=True, check=False, env=planted)
+    without_bug = subprocess.run([*command, test], capture_output=True, check=False)
+    return (with_bug.returncode, without_bug.returncode) == (TEST_FAILED, 0)
+
+
 def _process(name: str, *arguments: str, seconds: float | None = None) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.simulation.one_mutant", name, *arguments]
     if seconds is not None:
@@ -104,7 +120,7 @@ def _process(name: str, *arguments: str, seconds: float | None = None) -> dict[s
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode < 0:
         violation = f"the process ends by signal {-done.returncode}"
-        return {"seeds": 1, "broken": [[1, violation]], "cpu_s": float(CPU_SECONDS)}
+        return {"seeds": 1, "broken": [[1, violation]], "cpu_s": float(one_mutant.CPU_SECONDS)}
     if done.returncode:
         raise RuntimeError(f"{name} does not run: {done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -119,6 +135,8 @@ def verdict(mutant: Mutant, progress: Progress, seeds: int) -> str:
         return "found"
     if mutant.equivalent:
         return "equivalent"
+    if progress.by_schedule:
+        return "by schedule"
     if progress.seeds >= seeds:
         return "survived"
     return "survives so far" if progress.seeds else "not run"
@@ -126,14 +144,14 @@ def verdict(mutant: Mutant, progress: Progress, seeds: int) -> str:
 
 def line(mutant: Mutant, progress: Progress, seeds: int) -> str:
     end = verdict(mutant, progress, seeds)
-    reason = progress.violation or mutant.survives or mutant.equivalent
+    reason = progress.violation or (mutant.survivor.reason if mutant.survivor is not None else mutant.equivalent)
     name = mutant.name.removeprefix(f"{mutant.area}/")
     return f"{mutant.area:<18} {name:<58} {progress.cpu_s:6.1f} s  {end} {progress.seeds:>3}  {(reason or '')[:110]}"
 
 
 def totals(mutants: list[Mutant], results: Results, seeds: int) -> Iterator[str]:
     """A row for each area, and one for all."""
-    kinds = ("found", "survived", "survives so far", "equivalent", "not run")
+    kinds = ("found", "by schedule", "survived", "survives so far", "equivalent", "not run")
     yield f"{'area':<18} {'':>5} " + " ".join(f"{kind:>15}" for kind in kinds)
     counts: dict[str, Counter[str]] = {}
     for mutant in mutants:
@@ -170,7 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
         # What has cost least so far comes first: most bugs are found in few seeds.
         pending = sorted(
             (mutant for mutant in mutants if not mutant.equivalent),
-            key=lambda mutant: (bool(mutant.survives), results.of(mutant.identity).cpu_s),
+            key=lambda mutant: (mutant.survivor is not None, results.of(mutant.identity).cpu_s),
         )
         with ThreadPoolExecutor(options.jobs) as pool:
             for mutant, progress in zip(pending, pool.map(run.judge, pending), strict=True):
@@ -187,7 +205,7 @@ def _summary(mutants: list[Mutant], results: Results, seeds: int) -> int:
     for seed, violation in sorted(results.broken.items()):
         print(f"seed {seed} fails without a planted bug: {violation}")
     pairs = zip(judged, progress, strict=True)
-    return int(any(verdict(m, row, seeds).startswith("surviv") and not m.survives for m, row in pairs))
+    return int(any(verdict(mutant, row, seeds) == "survived" for mutant, row in pairs))
 
 
 if __name__ == "__main__":

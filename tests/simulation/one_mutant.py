@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation import drawn_mutations
 
@@ -27,6 +27,8 @@ SEED_SECONDS = 60.0
 CPU_SECONDS = 600
 """Of the process: more only if the bug catches the end of the seed, too."""
 MEMORY_BYTES = 4 << 30
+PLANTED = "OTTLA_PLANTED"
+"""The variable that names the bug for `planting.py`."""
 IMPORT = "the import fails"
 GC_THRESHOLD = 50_000
 
@@ -35,28 +37,41 @@ class SeedHangs(Exception):
     """The seed does not end."""
 
 
-def plant(name: str) -> str:
-    """Which seeds may notice the bug: `all`, `odd` or `even`."""
-    if not name:
-        return "all"
+class Seeds(NamedTuple):
+    """Which seeds may notice a bug, and in which order they run."""
+
+    parity: str
+    """`odd`: quorums. `even`: clusters of whole nodes. `all`: both."""
+    work: tuple[str, ...] = ()
+    """Kinds of work that execute the bug: of the even seeds, those with this work run first."""
+
+    def first(self, count: int) -> list[int]:
+        """Of `all` seeds three of four are odd: a quorum takes a sixth of the time of a cluster of whole nodes."""
+        odd, even = [1 + 2 * index for index in range(count)], [2 + 2 * index for index in range(count)]
+        if self.work:
+            from ottla.simulation.group_work import kinds_of
+
+            even.sort(key=lambda seed: len(set(self.work) - kinds_of(seed)))
+        if self.parity == "all":
+            odd_count = count - count // 4
+            return [seed for index in range(0, odd_count, 3) for seed in (*odd[index : index + 3], even[index // 3])][
+                :count
+            ]
+        return odd if self.parity == "odd" else even
+
+
+def plant(name: str) -> Seeds:
     for mutation in drawn_mutations.read_list():
         if mutation.name == name:
             drawn_mutations.plant(mutation)
-            return mutation.seeds
+            return Seeds(mutation.seeds, mutation.work)
     import pytest
 
     from tests.simulation import planted
 
-    kind, change = planted.TABLES[name]
+    parity, change = planted.TABLES[name]
     change(pytest.MonkeyPatch())
-    return kind
-
-
-def seed_at(kind: str, index: int) -> int:
-    """Of `all` seeds three of four are odd: a quorum takes a sixth of the time of a cluster of whole nodes."""
-    if kind == "even" or (kind == "all" and index % 4 == 3):
-        return 2 + 2 * (index if kind == "even" else index // 4)
-    return 1 + 2 * (index if kind == "odd" else index - index // 4)
+    return Seeds(parity, planted.WORK.get(name, ()))
 
 
 @contextlib.contextmanager
@@ -83,17 +98,16 @@ def violation_of(seed: int) -> str | None:
         return f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]})"
 
 
-def judged(name: str, seeds: list[int] | range, seconds: float | None, kind: str) -> dict[str, Any]:
-    """`seeds` are the indexes of the mutant's seeds; for the product without a bug, the seeds."""
+def judged(seeds: list[int], seconds: float | None, *, to_the_end: bool = False) -> dict[str, Any]:
+    """Until the first violation, or `to_the_end`, which is for the product without a bug."""
     began, tried = time.process_time(), 0
     broken: list[list[Any]] = []
-    for index in seeds:
-        seed = seed_at(kind, index) if name else index
+    for seed in seeds:
         tried += 1
         violation = violation_of(seed)
         if violation is not None:
             broken.append([seed, violation])
-            if name:
+            if not to_the_end:
                 break
         if seconds is not None and time.process_time() - began > seconds:
             break
@@ -104,28 +118,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.one_mutant", description=__doc__)
     parser.add_argument("name")
     parser.add_argument("--start", type=int, default=0, help="the number of the first seed among the mutant's seeds")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=20, help="how many seeds (default: %(default)s)")
+    parser.add_argument("--of", type=int, default=200, help="of how many seeds in all (default: %(default)s)")
     parser.add_argument("--seconds", type=float, help="of CPU time")
     parser.add_argument("--healthy", help="these seeds of the product without a bug, separated by commas")
     options = parser.parse_args(arguments)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    kind = plant(options.name)
+    order = plant(options.name) if options.name else Seeds("all")
     from ottla.env import logging
 
     logging.configure(io.StringIO(), level="error")
     try:
         import ottla.simulation.cluster  # noqa: F401 - before the collector forgets what is there
     except Exception as error:  # noqa: BLE001 - a planted bug may break the import
-        seed = seed_at(kind, options.start)
-        print(json.dumps({"seeds": 1, "broken": [[seed, f"{IMPORT}: {error!r}"]], "cpu_s": time.process_time()}))
+        print(json.dumps({"seeds": 1, "broken": [[1, f"{IMPORT}: {error!r}"]], "cpu_s": time.process_time()}))
         return 0
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
-    seeds: list[int] | range = range(options.start, options.start + options.seeds)
     if options.healthy is not None:
         seeds = [int(seed) for seed in options.healthy.split(",")]
-    print(json.dumps(judged(options.name, seeds, options.seconds, kind)))
+    else:
+        seeds = order.first(options.of)[options.start : options.start + options.seeds]
+    print(json.dumps(judged(seeds, options.seconds, to_the_end=not options.name)))
     return 0
 
 

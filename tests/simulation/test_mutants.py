@@ -16,10 +16,11 @@ from ottla.metadata.image import RECOVERING, PartitionRegistration
 from ottla.model.ids import Uuid
 from ottla.raft.roles.ballot import Ballot
 from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
+from ottla.simulation.group_work import kinds_of
 from ottla.simulation.invariants import Violation
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.replica_invariants import ReplicaInvariants
-from tests.simulation import drawn_mutations, mutants, one_mutant
+from tests.simulation import drawn_mutations, mutants, one_mutant, planted
 from tests.simulation.drawn_mutations import COUNT, DrawnMutation, draw, read_list, write_list
 from tests.simulation.mutant_results import Results
 from tests.simulation.mutation_operators import mutated, sites
@@ -154,10 +155,18 @@ def test_a_drawn_bug_is_planted_before_the_import() -> None:
     assert done.stdout.strip() != "4"
 
 
-def test_seeds_of_a_mutant() -> None:
-    assert [one_mutant.seed_at("odd", index) for index in range(4)] == [1, 3, 5, 7]
-    assert [one_mutant.seed_at("even", index) for index in range(4)] == [2, 4, 6, 8]
-    assert [one_mutant.seed_at("all", index) for index in range(8)] == [1, 3, 5, 2, 7, 9, 11, 4]
+def test_the_order_of_the_seeds_of_a_mutant() -> None:
+    assert one_mutant.Seeds("odd").first(4) == [1, 3, 5, 7]
+    assert one_mutant.Seeds("even").first(4) == [2, 4, 6, 8]
+    assert one_mutant.Seeds("all").first(8) == [1, 3, 5, 2, 7, 9, 11, 4]
+    with_work = [seed for seed in range(2, 81, 2) if "share" in kinds_of(seed)]
+    assert 5 < len(with_work) < 20
+    assert one_mutant.Seeds("even", ("share",)).first(40)[: len(with_work)] == with_work
+    assert sorted(one_mutant.Seeds("even", ("share",)).first(40)) == list(range(2, 81, 2))
+
+
+def test_every_bug_with_its_work_is_in_a_table() -> None:
+    assert sorted(set(planted.WORK) - set(planted.TABLES)) == []
 
 
 def test_a_seed_that_does_not_end_is_a_violation() -> None:

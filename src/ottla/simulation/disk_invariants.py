@@ -13,7 +13,7 @@ A node keeps no more segments open than its limit allows, over all directories.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,18 @@ class DiskInvariants:
             self._check_starts(node, directory.path, served)
             if any(node.disk.former(f"{directory.path}/{CLEAN_SHUTDOWN}")):
                 raise Violation(f"node {node.node_id} runs, and a power cut may mark {directory.path} as clean again")
+
+    def judge(self, nodes: Iterable[WholeNode]) -> None:
+        """At the end: a node goes on with every copy of a log, also with copies that a start found."""
+        for node in nodes:
+            if node.process is None or node.process.broker is None or node.replicas is None:
+                continue
+            moving = {move.partition.topic_partition for move in node.replicas.moves}
+            for copy in node.process.broker.logs.moves.futures():
+                if copy.topic_partition not in moving:
+                    raise Violation(
+                        f"{copy.topic_partition} on node {node.node_id}: no move goes on with {copy.directory}"
+                    )
 
     def _check_starts(self, node: WholeNode, folder: str, logs: list[PartitionLog]) -> None:
         file = node.disk.files.get(f"{folder}/{LOG_START_OFFSET_CHECKPOINT}")

@@ -1,0 +1,62 @@
+"""Places that seeds execute without an effect that a checker sees: the schedules of some drawn bugs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.broker.connection import Connection
+from ottla.broker.handlers.txn_offset_commit import _Commit
+from ottla.broker.transactions.transaction_verification import TransactionSupportedOperation, Verifier
+from ottla.metadata.image import PartitionRegistration
+from ottla.model.ids import Uuid
+from ottla.protocol.generated.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.raft.roles.leader import Leader
+from ottla.raft.voters import ReplicaKey
+
+ID = Uuid(bytes(15) + b"\1")
+
+
+def test_the_coordinator_of_a_transaction_may_be_node_zero() -> None:
+    """The nodes of the simulator have the numbers from 1 on."""
+    registration = PartitionRegistration((0,), (0,), 0, 1, 1)
+    broker = SimpleNamespace(
+        transactions=SimpleNamespace(partition_for=lambda _id: 0),
+        image=SimpleNamespace(partition=lambda _topic, _index: registration),
+    )
+    verifier = Verifier(cast("Any", broker), "id", (1, 0), frozenset(), TransactionSupportedOperation.DEFAULT_ERROR)
+    assert verifier._coordinator() == 0
+
+
+def test_a_connection_that_is_gone_calls_back_once() -> None:
+    """A large request that ends behind its connection ends the connection a second time."""
+    connection = Connection(
+        cast("Any", None), cast("Any", None), client_host="10.0.0.1", client_port=1, listener="PLAINTEXT"
+    )
+    calls: list[int] = []
+    connection.when_closed = lambda: calls.append(1)
+    connection.on_closed()
+    connection.on_closed()
+    assert calls == [1]
+
+
+def test_a_replica_that_fetches_from_the_end_has_caught_up_now() -> None:
+    """DescribeQuorum shows this time; no promise is about it."""
+    leader = Leader(1, ReplicaKey(1, ID), 0)
+    assert leader.fetched(ReplicaKey(2, ID), 10, 10, 5.0, 1_000).last_caught_up_ms == 1_000
+    assert leader.fetched(ReplicaKey(2, ID), 10, 12, 6.0, 2_000).last_caught_up_ms == 1_000
+
+
+def test_a_transaction_commits_nothing_for_a_partition_that_does_not_exist() -> None:
+    """The clients of the simulator name only partitions that exist."""
+    image = SimpleNamespace(topics_by_name={"t": SimpleNamespace(id=ID, partitions={0: None})})
+    request = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(7, 1)])])
+    commit = _Commit(cast("Any", SimpleNamespace(broker=SimpleNamespace(image=image))), request)
+    assert commit._existing() == []
+    assert [(topic.name, [row.partition_index for row in topic.partitions]) for topic in commit._refused] == [
+        ("t", [7])
+    ]
