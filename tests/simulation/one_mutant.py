@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.simulation import drawn_mutations
@@ -49,8 +50,6 @@ class Seeds(NamedTuple):
         """Of `all` seeds three of four are odd: a quorum takes a sixth of the time of a cluster of whole nodes."""
         odd, even = [1 + 2 * index for index in range(count)], [2 + 2 * index for index in range(count)]
         if self.work:
-            from ottla.simulation.group_work import kinds_of
-
             even.sort(key=lambda seed: len(set(self.work) - kinds_of(seed)))
         if self.parity == "all":
             odd_count = count - count // 4
@@ -60,8 +59,15 @@ class Seeds(NamedTuple):
         return odd if self.parity == "odd" else even
 
 
-def plant(name: str) -> Seeds:
-    for mutation in drawn_mutations.read_list():
+def kinds_of(seed: int) -> set[str]:
+    """The kinds of group work of a seed, without a run. Imported late, because a drawn bug comes before the imports."""
+    from ottla.simulation import group_work
+
+    return group_work._drawn_kinds(group_work._dice_of(seed))
+
+
+def plant(name: str, drawn: Path = drawn_mutations.LIST) -> Seeds:
+    for mutation in drawn_mutations.read_list(drawn):
         if mutation.name == name:
             drawn_mutations.plant(mutation)
             return Seeds(mutation.seeds, mutation.work)
@@ -122,10 +128,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--of", type=int, default=200, help="of how many seeds in all (default: %(default)s)")
     parser.add_argument("--seconds", type=float, help="of CPU time")
     parser.add_argument("--healthy", help="these seeds of the product without a bug, separated by commas")
+    parser.add_argument("--list", type=Path, default=drawn_mutations.LIST, help="the list of drawn bugs")
     options = parser.parse_args(arguments)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    order = plant(options.name) if options.name else Seeds("all")
+    order = plant(options.name, options.list) if options.name else Seeds("all")
     from ottla.env import logging
 
     logging.configure(io.StringIO(), level="error")

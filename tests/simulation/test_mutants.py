@@ -16,7 +16,6 @@ from ottla.metadata.image import RECOVERING, PartitionRegistration
 from ottla.model.ids import Uuid
 from ottla.raft.roles.ballot import Ballot
 from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
-from ottla.simulation.group_work import kinds_of
 from ottla.simulation.invariants import Violation
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.replica_invariants import ReplicaInvariants
@@ -155,11 +154,28 @@ def test_a_drawn_bug_is_planted_before_the_import() -> None:
     assert done.stdout.strip() != "4"
 
 
+@pytest.mark.parametrize(
+    ("module", "function", "operator", "violation"),
+    [
+        ("coordinator/transactions/end_transaction.py", "EndRequest.prepared", "negates", "of the aborted transaction"),
+        ("replication/put_off.py", "PutOff.do_now", "negates", "'NoneType' object is not callable"),
+    ],
+)
+def test_a_drawn_bug_is_found(module: str, function: str, operator: str, violation: str, tmp_path: Path) -> None:
+    """In one seed, which the product without the bug survives; `make mutants` has all bugs."""
+    place = next(p for p in drawn_mutations.places(module) if (p.function, p.operator) == (function, operator))
+    write_list([DrawnMutation(place, "even", "a change")], tmp_path / "list.toml")
+    answer = mutants._process(place.name, "--list", str(tmp_path / "list.toml"), "--seeds", "1")
+    assert answer["seeds"] == 1
+    [[seed, found]] = answer["broken"]
+    assert (seed, violation in found) == (2, True), found
+
+
 def test_the_order_of_the_seeds_of_a_mutant() -> None:
     assert one_mutant.Seeds("odd").first(4) == [1, 3, 5, 7]
     assert one_mutant.Seeds("even").first(4) == [2, 4, 6, 8]
     assert one_mutant.Seeds("all").first(8) == [1, 3, 5, 2, 7, 9, 11, 4]
-    with_work = [seed for seed in range(2, 81, 2) if "share" in kinds_of(seed)]
+    with_work = [seed for seed in range(2, 81, 2) if "share" in one_mutant.kinds_of(seed)]
     assert 5 < len(with_work) < 20
     assert one_mutant.Seeds("even", ("share",)).first(40)[: len(with_work)] == with_work
     assert sorted(one_mutant.Seeds("even", ("share",)).first(40)) == list(range(2, 81, 2))

@@ -252,11 +252,6 @@ class GroupWork:
         return [key for key in keys if key not in self._truths or not self._truths[key].unclean]
 
 
-def kinds_of(seed: int) -> set[str]:
-    """The kinds of work of a seed of whole nodes, without a run."""
-    return _drawn_kinds(_dice_of(seed))
-
-
 def _dice_of(seed: int) -> random.Random:
     return random.Random(seed * 41 + 3)  # noqa: S311 - a simulation must be repeatable
 
