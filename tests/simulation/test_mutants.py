@@ -154,6 +154,7 @@ def test_a_drawn_bug_is_planted_before_the_import() -> None:
     assert done.stdout.strip() != "4"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("module", "function", "operator", "violation"),
     [
