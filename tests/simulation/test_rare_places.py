@@ -6,10 +6,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.connection import Connection
+from ottla.broker.handlers.list_offsets import LATEST, _offset
 from ottla.broker.handlers.txn_offset_commit import _Commit
+from ottla.broker.share.partition import SharePartition
 from ottla.broker.transactions.transaction_verification import TransactionSupportedOperation, Verifier
-from ottla.metadata.image import PartitionRegistration
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, PartitionRegistration
+from ottla.metadata.records import RegisterControllerRecord
+from ottla.metadata.replay import replay_all
 from ottla.model.ids import Uuid
+from ottla.protocol.generated.list_offsets_request import ListOffsetsRequest
 from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -60,3 +66,30 @@ def test_a_transaction_commits_nothing_for_a_partition_that_does_not_exist() -> 
     assert [(topic.name, [row.partition_index for row in topic.partitions]) for topic in commit._refused] == [
         ("t", [7])
     ]
+
+
+def test_a_consumer_that_asks_for_the_latest_offset_gets_the_end_of_what_is_committed() -> None:
+    """The clients of the simulator ask for the earliest offset only."""
+    log = SimpleNamespace(log_end_offset=9)
+    partition = SimpleNamespace(log=log, high_watermark_lags=False, leader_epoch=1, readable_end=lambda _level: 5)
+    context = cast("Any", SimpleNamespace(version=8))
+    of_consumer, of_broker = ListOffsetsRequest(replica_id=-1), ListOffsetsRequest(replica_id=3)
+    assert _offset(context, cast("Any", partition), LATEST, of_consumer, None) == (-1, 5, 1)
+    assert _offset(context, cast("Any", partition), LATEST, of_broker, None) == (-1, 9, 1)
+
+
+def test_share_fetches_that_wait_are_woken() -> None:
+    """Without the call the fetch ends at its maximum wait, and no promise is about this time."""
+    partition = object.__new__(SharePartition)
+    calls: list[int] = []
+    partition._watchers = {"a": lambda: calls.append(1), "b": lambda: calls.append(2)}
+    partition._wake()
+    assert calls == [1, 2]
+
+
+def test_the_registration_of_a_controller_is_a_change_of_the_metadata() -> None:
+    """Else nobody hears of an image that has only this change; the next change brings both."""
+    image, delta = MetadataImage(), MetadataDelta()
+    replay_all(image, delta, [RegisterControllerRecord(controller_id=3)])
+    assert sorted(image.controllers) == [3]
+    assert not delta.empty
