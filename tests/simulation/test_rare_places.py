@@ -10,10 +10,17 @@ from ottla.broker.handlers.list_offsets import LATEST, _offset
 from ottla.broker.handlers.txn_offset_commit import _Commit
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.transactions.transaction_verification import TransactionSupportedOperation, Verifier
+from ottla.coordinator.decisions import CoordinatorAnswer
+from ottla.coordinator.groups.consumer.members import ConsumerMember
+from ottla.coordinator.groups.consumer.reconciliation import ConsumerReconciliation
+from ottla.coordinator.groups.consumer.target import ConsumerTarget
+from ottla.coordinator.runtime import Shard, ShardState
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionRegistration
 from ottla.metadata.records import RegisterControllerRecord
 from ottla.metadata.replay import replay_all
+from ottla.model.decision import Decision
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.list_offsets_request import ListOffsetsRequest
 from ottla.protocol.generated.txn_offset_commit_request import (
@@ -93,3 +100,30 @@ def test_the_registration_of_a_controller_is_a_change_of_the_metadata() -> None:
     replay_all(image, delta, [RegisterControllerRecord(controller_id=3)])
     assert sorted(image.controllers) == [3]
     assert not delta.empty
+
+
+def test_clients_that_wait_for_a_shard_that_closes_have_an_answer() -> None:
+    """The clients of the simulator ask again after their timeout, and no promise is about this time."""
+    shard: Any = object.__new__(Shard)
+    codes: list[ErrorCode] = []
+    cancelled: list[str] = []
+    timer = SimpleNamespace(cancel=lambda: cancelled.append("timer"))
+
+    def waiter(error: KafkaError) -> None:
+        codes.append(error.code)
+
+    shard.state = ShardState.ACTIVE
+    shard.deadlines = SimpleNamespace(cancel_all=lambda: cancelled.append("deadlines"))
+    shard._parked = {1: ([CoordinatorAnswer(waiter, None)], timer)}
+    shard.machine = SimpleNamespace(on_unloaded=lambda: Decision([CoordinatorAnswer(waiter, None)], []))
+    shard.close()
+    assert codes == [ErrorCode.NOT_COORDINATOR] * 2
+    assert cancelled == ["deadlines", "timer"]
+
+
+def test_a_member_has_a_new_partition_since_the_epoch_of_the_target() -> None:
+    """Only a commit with an older epoch of the same member is judged by this epoch; no member sends one here."""
+    target = ConsumerTarget(5, {ID: frozenset({0})})
+    reconciliation = ConsumerReconciliation(ConsumerMember("m"), target, None, frozenset({ID}), lambda *_: -1)
+    member = reconciliation.step(subscription_changed=False)
+    assert (member.member_epoch, member.assignment_epoch(ID, 0)) == (5, 5)
