@@ -24,6 +24,7 @@ from tests.simulation import mutants
 from tests.simulation.group_mutations import GROUP_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
+from tests.simulation.trust_mutations import TRUST_MUTATIONS
 
 CORE_SECONDS = 15.0
 MOST_SEEDS = 60
@@ -150,6 +151,12 @@ def test_a_planted_bug_of_groups_is_found(name: str, seed: int, message: str, mo
     )
     GROUP_MUTATIONS[name](monkeypatch)
     assert message in (run_seed(seed).violation or "all promises kept")
+
+
+def test_an_undone_mend_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every log directory with descriptors of its own; `make mutants` has the other mends."""
+    TRUST_MUTATIONS["gives_every_directory_its_own_descriptors"](monkeypatch)
+    assert "keeps 9 segments open, and its limit is 8" in (run_seed(2).violation or "all promises kept")
 
 
 def test_a_failing_seed_prints_its_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from ottla.simulation.group_reader import GroupReader, GroupWorld
 
 if TYPE_CHECKING:
     from ottla.model.ids import Uuid
+    from ottla.replication.fetch_session import Key
 
 SESSION_MS = 2_500
 REBALANCE_MS = 2_500
@@ -141,6 +142,11 @@ class ClassicReader(GroupReader):
         elif response.error_code:
             self._on_error(response.error_code)
         elif self.is_authority:
+            self.ledger.beat(self.name, epoch, self._exchange.sent_ms)
+
+    def check_commit(self, key: Key, epoch: int) -> None:
+        del key
+        if self.is_authority:
             self.ledger.beat(self.name, epoch, self._exchange.sent_ms)
 
     async def _give_up(self) -> None:

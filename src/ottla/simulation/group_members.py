@@ -104,6 +104,11 @@ class EpochReader(GroupReader):
         if not response.error_code and self.instance_id is not None and self.is_authority:
             self.ledger.went_away(self.instance_id, keys - self._revoking, self._last_beat_ms + SESSION_MS)
 
+    def check_commit(self, key: Key, epoch: int) -> None:
+        del epoch
+        if self.is_authority:
+            self.ledger.may_commit(self.name, key, self._exchange)
+
     # ----------------------------------------------------------------------------------------------------- heartbeats
 
     async def _beat(self) -> None:

@@ -171,13 +171,14 @@ class GroupReader:
         request = OffsetCommitRequest(
             self.ledger.group_id, self.epoch, self.member_id, self.instance_id, topics=list(topics.values())
         )
-        unclear = dict(moved)
+        unclear, epoch = dict(moved), self.epoch
         try:
             response = await self.ask_coordinator(request)
             for topic_response in response.topics:
                 for row in topic_response.partitions:
                     key = (topic_response.topic_id, row.partition_index)
                     if not row.error_code:
+                        self.check_commit(key, epoch)
                         ledger.committed(self.name, key, unclear.pop(key), floors[key])
                     elif row.error_code in _REFUSED:
                         unclear.pop(key)
@@ -185,6 +186,9 @@ class GroupReader:
         finally:
             for key, offset in unclear.items():
                 ledger.unclear(key, offset)
+
+    def check_commit(self, key: Key, epoch: int) -> None:
+        """A commit of `epoch` was acknowledged: whether this member may still commit."""
 
     async def find_positions(self) -> None:
         """Where the group goes on reading the partitions that this member got."""

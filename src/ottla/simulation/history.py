@@ -131,6 +131,8 @@ class RecordedHistory:
         if data.error_code:
             polled.replica = UNKNOWN
         elif data.preferred_read_replica != UNKNOWN:
+            if data.records:
+                raise Violation(f"node {broker} sends a consumer to a closer replica, and sends records, too (KIP-392)")
             polled.replica = data.preferred_read_replica
         else:
             self._on_records(broker, polled, bytes(data.records or b""))

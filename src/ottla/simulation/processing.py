@@ -84,6 +84,8 @@ class Processing:
         """Input record -> the transaction whose output is visible."""
         self.final: dict[Key, int] | None = None
         """At the end: the committed offsets of the group."""
+        self._ends: dict[Key, int] = {}
+        """Partition of the input -> the offset that the last acknowledged commit of a transaction stored."""
         self._positions: dict[Key, int] = {}
         self._sequences: dict[tuple[Producer, Key], int] = {}
 
@@ -170,6 +172,8 @@ class Processing:
             return False
         if commit:
             self.committed[number] = inputs
+            for record in inputs:
+                self._ends[record.key] = max(self._ends.get(record.key, 0), record.offset + 1)
         else:
             self.aborted.add(number)
         return True
@@ -213,15 +217,33 @@ class Processing:
             return {}
         topic = OffsetFetchRequestTopics(topic_id=keys[0][0], partition_indexes=[key[1] for key in keys])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=[topic])], require_stable=True)
+        ends = dict(self._ends)
         response = await self._world.clients.ask(coordinator, request, timeout_ms=REQUEST_MS)
         if response.groups[0].error_code or self._world.authority(GROUP) != coordinator:
             return {}
         rows = [(topic.topic_id, row) for topic in response.groups[0].topics for row in topic.partitions]
-        return {
+        offsets = {
             (topic_id, row.partition_index): max(row.committed_offset, 0)
             for topic_id, row in rows
             if not row.error_code
         }
+        self._check_stable(offsets, ends)
+        return offsets
+
+    def _check_stable(self, offsets: dict[Key, int], ends: dict[Key, int]) -> None:
+        """A stable offset is at least the offset of every transaction whose commit was acknowledged before the request.
+
+        Only while transactions run: hours pass at the end, and the offsets may expire.
+        """
+        for key, offset in offsets.items():
+            if offset < ends.get(key, 0) and not self._is_void() and not self._is_over():
+                raise Violation(
+                    f"{GROUP} has {offset} as the stable offset of {INPUT}-{key[1]}, after a transaction with offset "
+                    f"{ends[key]} was committed"
+                )
+
+    def _is_void(self) -> bool:
+        return any(truth.unclean for truth in self._world.truths.values())
 
     async def _read_input(self, key: Key, position: int) -> list[Input]:
         leader = self._world.records.leader(key)
@@ -288,7 +310,7 @@ class Processing:
             await asyncio.sleep(0.1)
 
     def judge(self) -> None:
-        if any(truth.unclean for truth in self._world.truths.values()):
+        if self._is_void():
             return
         if self.final is None:
             raise Violation(

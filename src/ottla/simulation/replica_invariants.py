@@ -8,7 +8,8 @@ The truth of a partition is the list of batches that a leader has ever reported 
 - A consumer gets only batches of the truth.
 
 Only one event makes a partition's truth void: an unclean election, recorded in the metadata, of a replica that lost
-power since it was last in sync.
+power since it was last in sync. No topic here allows unclean elections, so that this replica must be the last known
+leader of a partition without an ISR (KIP-966).
 """
 
 from __future__ import annotations
@@ -103,6 +104,10 @@ class ReplicaInvariants:
     _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
     """Replicas that lost power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
+    _registrations: dict[Key, PartitionRegistration] = field(default_factory=dict)
+    """The newest that any node has seen."""
+    _forbidden: Violation | None = None
+    """An election that no setting allows."""
 
     def on_acked(self, promise: Promise) -> None:
         """The commit came before its acknowledgement; only the truth of a topic deleted at once may miss it."""
@@ -134,6 +139,7 @@ class ReplicaInvariants:
 
     def _on_partition(self, key: Key, partition: PartitionRegistration, image: MetadataImage) -> None:
         self.ledger.on_replicas(key, partition.replicas)
+        self._check_election(key, partition)
         if partition.leader_recovery_state == RECOVERING:
             truth = self.truths.setdefault(key, Truth())
             if (partition.leader, key) in self._lossy and not truth.unclean:
@@ -151,7 +157,23 @@ class ReplicaInvariants:
                 if node.node_id in partition.isr:
                     self._lossy.discard((node.node_id, key))
 
+    def _check_election(self, key: Key, partition: PartitionRegistration) -> None:
+        """Of two registrations that follow each other."""
+        before = self._registrations.get(key)
+        if before is not None and partition.partition_epoch <= before.partition_epoch:
+            return
+        self._registrations[key] = partition
+        if before is None or partition.partition_epoch != before.partition_epoch + 1:
+            return
+        is_unclean = partition.leader_recovery_state == RECOVERING != before.leader_recovery_state
+        if is_unclean and (before.isr or before.last_known_elr != (partition.leader,)):
+            self._forbidden = Violation(
+                f"partition {key[1]} of {key[0]!r}: no setting allows the unclean election of {partition.leader} after {before}"
+            )
+
     def check(self, touched: Sequence[WholeNode]) -> None:
+        if self._forbidden is not None:
+            raise self._forbidden
         for node in touched:
             replicas = node.replicas
             if replicas is None:
