@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ottla.server.up.cluster import PlannedNode
+from tests.support.ports import free_ports
+
+HOST = "127.0.0.1"
 CLIENT = 0
 
 
@@ -20,6 +24,8 @@ class Links:
         """`pids` tells which process is which node."""
         self._pids = pids
         self.cut_pairs: set[frozenset[int]] = set()
+        self.cut_ways: set[tuple[int, int]] = set()
+        """From a node to a node: bytes this way vanish."""
         self.delay_ms = 0.0
         self._writers: dict[int, set[asyncio.StreamWriter]] = {}
         self._loop = asyncio.new_event_loop()
@@ -34,7 +40,7 @@ class Links:
             async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 await self._carry(node, target_port, reader, writer)
 
-            self._servers.append(await asyncio.start_server(on_connection, "127.0.0.1", port))
+            self._servers.append(await asyncio.start_server(on_connection, HOST, port))
 
         asyncio.run_coroutine_threadsafe(serve(), self._loop).result(60)
 
@@ -43,20 +49,21 @@ class Links:
     ) -> None:
         source = self._owner(writer.get_extra_info("peername")[1])
         try:
-            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", target_port)
+            other_reader, other_writer = await asyncio.open_connection(HOST, target_port)
         except OSError:
             writer.transport.abort()
             return
         both = {writer, other_writer}
         self._writers.setdefault(node, set()).update(both)
-        pair = frozenset({source, node})
-        await asyncio.gather(self._pump(reader, other_writer, pair), self._pump(other_reader, writer, pair))
+        await asyncio.gather(
+            self._pump(reader, other_writer, (source, node)), self._pump(other_reader, writer, (node, source))
+        )
         self._writers[node] -= both
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: frozenset[int]) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: tuple[int, int]) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while data := await reader.read(65536):
-                if pair in self.cut_pairs:
+                if way in self.cut_ways or frozenset(way) in self.cut_pairs:
                     continue
                 if self.delay_ms:
                     await asyncio.sleep(self.delay_ms / 1000)
@@ -79,7 +86,7 @@ class Links:
         self.cut_pairs = {frozenset({node, other}) for other in others if other != node}
 
     def heal(self) -> None:
-        self.cut_pairs = set()
+        self.cut_pairs, self.cut_ways = set(), set()
         self.delay_ms = 0.0
 
     def reset(self, node: int) -> None:
@@ -100,6 +107,18 @@ class Links:
 
         self._loop.call_soon_threadsafe(end)
         self._thread.join(10)
+
+
+def put_between(links: Links, nodes: Iterable[PlannedNode]) -> None:
+    """Each node listens elsewhere from now on; the ports that all nodes and voters know are the proxies'."""
+    for node in nodes:
+        real, real_controller = free_ports(2)
+        text = node.properties.read_text()
+        listeners = f"listeners=PLAINTEXT://{HOST}:{real},CONTROLLER://{HOST}:{real_controller}"
+        lines = [listeners if line.startswith("listeners=") else line for line in text.splitlines()]
+        node.properties.write_text("\n".join(lines) + "\n")
+        links.open(node.id, node.port, real)
+        links.open(node.id, node.controller_port, real_controller)
 
 
 def _inode_of(port: int) -> str:
