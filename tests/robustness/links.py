@@ -100,6 +100,8 @@ class Links:
         def end() -> None:
             for server in self._servers:
                 server.close()
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
             for writers in self._writers.values():
                 for writer in writers:
                     writer.transport.abort()
