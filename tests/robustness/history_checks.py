@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ottla.model.ids import ZERO_UUID, Uuid
-from ottla.simulation.group_ledger import GroupLedger
+from ottla.model.ids import ZERO_UUID, NodeId, Uuid
+from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
 from ottla.simulation.history import Poll, Polled, check_order, check_polls
 from ottla.simulation.invariants import Violation
 from ottla.simulation.processing_ledger import Input, ProcessingLedger
@@ -185,6 +185,8 @@ def _group_step(ledger: GroupLedger, floors: dict[str, int], operation: Operatio
         if operation.op == COMMIT:
             ledger.trying(key, operation.facts["offset"])
     elif operation.op == FETCH_OFFSET:
+        exchange = AnsweredRequest(NodeId(NOBODY), operation.invoked_ns, operation.completed_ns)
+        ledger.granted(member, None, key, exchange)  # commits of earlier owners are fenced from now on
         ledger.fetched(key, operation.answer["offset"], floors[operation.id])
     elif operation.op == READ:
         records = operation.answer["records"]
@@ -234,7 +236,13 @@ class _Copies:
             self._halves[half].saw(self._numbers[name], self._inputs[number])
 
     def torn(self, snapshot: Operation) -> Iterator[str]:
-        """Of the last snapshot: transactions that are there in part."""
+        """Of the last snapshot: transactions that are there in part, and records that were read before and are gone."""
+        rows = {(str(partition), offset) for offset, _, partition, *_ in snapshot.answer["records"]}
+        yield from (
+            f"output-{place[0]}@{place[1]}: {row} was read, and is lost"
+            for place, row in self._rows.items()
+            if place not in rows
+        )
         counts = Counter(name for _, name, *_ in snapshot.answer["records"])
         for name, count in counts.items():
             size = self.transactions[name].facts["size"] if name in self.transactions else count

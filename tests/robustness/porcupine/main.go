@@ -8,7 +8,8 @@
 // An outcome that nobody knows has no return: its operation may take effect at any later time, or after everything else.
 // Two rules keep the search short and change no verdict. An append whose offset is unknown is placed where a read shows
 // its value; without such a read it is placed where no read shows anything. A commit of unknown outcome takes effect before
-// the first snapshot that shows its transaction; without such a snapshot it takes no effect.
+// the first snapshot that shows its transaction; without such a snapshot it takes no effect. A transaction that nobody has
+// asked to commit counts as aborted.
 package main
 
 import (
@@ -56,6 +57,7 @@ type operation struct {
 	offset, pinned   int64
 	size             int
 	settled, known   bool
+	asked            bool // somebody has asked to commit the transaction
 	records          []record
 	firstShown       int // number of the first snapshot that shows the transaction, -1 if there is none
 	call, answer     int64
@@ -92,6 +94,8 @@ func readHistory(path string) []*operation {
 				call: entry.At, answer: math.MaxInt64}
 			open[entry.ID] = made
 			operations = append(operations, made)
+		case "ask":
+			open[entry.ID].asked = true
 		case "complete":
 			made := open[entry.ID]
 			delete(open, entry.ID)
@@ -112,6 +116,11 @@ func readHistory(path string) []*operation {
 		}
 	}
 	check(scanner.Err())
+	for _, made := range operations {
+		if made.op == "transact" && !made.asked {
+			made.op = "aborted"
+		}
+	}
 	return operations
 }
 
