@@ -23,13 +23,17 @@ class KindTally:
     over: int = 0
     """Faults whose gap was longer than the limit."""
     anomalies: int = 0
-    longest_gap_s: float = 0.0
+    gaps_s: list[float] = field(default_factory=list)
+
+    @property
+    def longest_gap_s(self) -> float:
+        return max(self.gaps_s, default=0.0)
 
     def add(self, score: Score, limit_s: float) -> None:
         self.tried += score.tried
         self.hit += score.hit
         self.over += sum(gap > limit_s for gap in score.gaps)
-        self.longest_gap_s = max(self.longest_gap_s, score.longest_gap)
+        self.gaps_s += [round(gap, 2) for gap in score.gaps]
 
 
 @dataclass

@@ -22,6 +22,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
+from ottla.client.errors import ClientError
+from ottla.model.errors import KafkaError
 from tests.robustness.edge_faults import Anomaly, Score, one_fault
 from tests.robustness.fault_cluster import RecordedSoak, fault_cluster
 from tests.robustness.fault_kinds import KINDS
@@ -70,7 +74,12 @@ class FaultRun:
                 soak.spread()
                 self._faults(soak)
                 self.summary = soak.finish()
-            except AssertionError as error:
+            except (
+                AssertionError,
+                ClientError,
+                KafkaError,
+                KafkaException,
+            ) as error:  # the last ones: no answer in time
                 self.anomaly = str(error)[:4000] or repr(error)
                 with contextlib.suppress(Exception):  # clients of a broken cluster must not hide what is broken
                     soak.survey()
@@ -85,7 +94,7 @@ class FaultRun:
                 return
             try:
                 one_fault(soak, number, kind, self.scores.setdefault(kind, Score()), KINDS)
-            except Anomaly:
+            except (Anomaly, ClientError, KafkaError, KafkaException):
                 self.anomalous_kind = kind
                 raise
 

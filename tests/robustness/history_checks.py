@@ -79,8 +79,9 @@ class PartitionLog:
         self._put_together(where, complaints)
         self._judge_acknowledged(where, recorded, complaints)
         batches = {offset: (offset, 0, _crc(value)) for offset, value in self.records.items()}
+        limit = None if recorded.finished else self.end
         for (member, _), reads in self.polls.items():
-            _try(complaints, partial(check_polls, f"{where}, {member}", _polled(reads), batches, 0))
+            _try(complaints, partial(check_polls, f"{where}, {member}", _polled(reads, limit), batches, 0))
         _try(complaints, partial(check_order, where, batches, *self._sent()))
 
     def _put_together(self, where: str, complaints: list[str]) -> None:
@@ -148,9 +149,15 @@ def _crc(value: str) -> int:
     return zlib.crc32(value.encode())
 
 
-def _polled(reads: list[Operation]) -> Polled:
+def _polled(reads: list[Operation], limit: int | None) -> Polled:
+    """Up to `limit`: what no settled read has seen is not known to be committed."""
     first = reads[0].facts["from"]
-    polls = [Poll(offset, offset, _crc(value), NOBODY) for read in reads for offset, value in read.answer["records"]]
+    polls = [
+        Poll(offset, offset, _crc(value), NOBODY)
+        for read in reads
+        for offset, value in read.answer["records"]
+        if limit is None or offset < limit
+    ]
     return Polled(position=polls[-1].last + 1 if polls else first, first=first, polls=polls)
 
 

@@ -28,6 +28,8 @@ class Links:
         """From a node to a node: bytes this way vanish."""
         self.delay_ms = 0.0
         self._writers: dict[int, set[asyncio.StreamWriter]] = {}
+        self._owners: dict[int, int] = {}
+        """Port of the connecting side -> node, as of the last look; `heal` forgets them, because ports are used again."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._thread.start()
@@ -38,7 +40,8 @@ class Links:
 
         async def serve() -> None:
             async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await self._carry(node, target_port, reader, writer)
+                with contextlib.suppress(asyncio.CancelledError):  # by `close`
+                    await self._carry(node, target_port, reader, writer)
 
             self._servers.append(await asyncio.start_server(on_connection, HOST, port))
 
@@ -47,7 +50,7 @@ class Links:
     async def _carry(
         self, node: int, target_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        source = self._owner(writer.get_extra_info("peername")[1])
+        port = writer.get_extra_info("peername")[1]
         try:
             other_reader, other_writer = await asyncio.open_connection(HOST, target_port)
         except OSError:
@@ -56,14 +59,17 @@ class Links:
         both = {writer, other_writer}
         self._writers.setdefault(node, set()).update(both)
         await asyncio.gather(
-            self._pump(reader, other_writer, (source, node)), self._pump(other_reader, writer, (node, source))
+            self._pump(reader, other_writer, lambda: (self._owner(port), node)),
+            self._pump(other_reader, writer, lambda: (node, self._owner(port))),
         )
         self._writers[node] -= both
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: tuple[int, int]) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Callable[[], tuple[int, int]]
+    ) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while data := await reader.read(65536):
-                if way in self.cut_ways or frozenset(way) in self.cut_pairs:
+                if self._is_cut(way):
                     continue
                 if self.delay_ms:
                     await asyncio.sleep(self.delay_ms / 1000)
@@ -71,16 +77,18 @@ class Links:
                 await writer.drain()
         writer.transport.abort()
 
+    def _is_cut(self, way: Callable[[], tuple[int, int]]) -> bool:
+        """To find out who holds a connection is expensive, and is asked only while some link is cut."""
+        if not self.cut_pairs and not self.cut_ways:
+            return False
+        ends = way()
+        return ends in self.cut_ways or frozenset(ends) in self.cut_pairs
+
     def _owner(self, port: int) -> int:
         """The node whose process holds the connection from `port`, or CLIENT."""
-        inode = _inode_of(port)
-        for node, pid in self._pids().items():
-            with contextlib.suppress(OSError):
-                for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-                    with contextlib.suppress(OSError):
-                        if str(descriptor.readlink()) == f"socket:[{inode}]":
-                            return node
-        return CLIENT
+        if port not in self._owners:
+            self._owners = {port: CLIENT, **self._owners, **_owners(self._pids())}
+        return self._owners[port]
 
     def isolate(self, node: int, others: list[int]) -> None:
         self.cut_pairs = {frozenset({node, other}) for other in others if other != node}
@@ -88,6 +96,7 @@ class Links:
     def heal(self) -> None:
         self.cut_pairs, self.cut_ways = set(), set()
         self.delay_ms = 0.0
+        self._owners = {}
 
     def reset(self, node: int) -> None:
         def abort() -> None:
@@ -123,10 +132,18 @@ def put_between(links: Links, nodes: Iterable[PlannedNode]) -> None:
         links.open(node.id, node.controller_port, real_controller)
 
 
-def _inode_of(port: int) -> str:
-    suffix = f":{port:04X}"
+def _owners(pids: dict[int, int]) -> dict[int, int]:
+    """Port of each open connection of the processes -> node."""
+    ports = {}
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[1].endswith(suffix):
-            return fields[9]
-    return ""
+        ports[f"socket:[{fields[9]}]"] = int(fields[1].rpartition(":")[2], 16)
+    owners = {}
+    for node, pid in pids.items():
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    port = ports.get(str(descriptor.readlink()))
+                    if port is not None:
+                        owners[port] = node
+    return owners

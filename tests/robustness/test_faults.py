@@ -25,7 +25,10 @@ from tests.support.kafka_jars import Unavailable
 from tests.support.porcupine import OK, Opinion, opinions
 
 RECORDED = Path(__file__).parent / "recorded/three_faults.jsonl.gz"
-"""A run of three nodes with three faults (2026-11-19): `python -m tests.robustness.faults --seed 1 --faults 3`."""
+"""Of a run of three nodes with three faults (2026-11-19): the transactions, and the first partition of the plain topic.
+
+`python -m tests.robustness.faults --seed 1 --faults 3 --only 'power cut: any|network: node|others hung'`
+"""
 
 
 def recorded_lines() -> list[Line]:
@@ -66,9 +69,8 @@ def test_our_checkers_find_an_anomaly(tmp_path: Path, anomaly: Anomaly) -> None:
 def test_porcupine_agrees(tmp_path: Path) -> None:
     judged = porcupine_on(written(tmp_path, recorded_lines()))
     assert {opinion.result for opinion in judged} == {OK}
-    assert {opinion.part for opinion in judged} >= {"output"}
-    assert len(judged) > 10
-    assert sum(opinion.operations for opinion in judged) > 500
+    assert {opinion.part.rpartition("-")[2] for opinion in judged} == {"0", "output"}
+    assert sum(opinion.operations for opinion in judged) > 1000
 
 
 @pytest.mark.interop
