@@ -15,6 +15,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -129,6 +130,11 @@ def run(
     return faults, record
 
 
+def _end(*_: object) -> None:
+    """Nodes and mounts go with the run."""
+    raise SystemExit("ended by a signal")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
@@ -139,6 +145,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes that copy in transactions")
     parser.add_argument("--dir", type=Path, help="keep the folder here instead of a temporary one")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
     kinds = [kind for kind in KINDS if re.search(options.only, kind)]
     directory = options.dir or Path(tempfile.mkdtemp(prefix="ottla-faults-"))
     directory.mkdir(parents=True, exist_ok=True)
