@@ -13,8 +13,11 @@ from typing import ClassVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from ottla.client.cluster import Cluster
+from ottla.client.settings import client_settings
 from ottla.model.ids import Uuid
 from ottla.simulation.ledger import Ledger
+from tests.robustness.cluster_process import HOST
 from tests.robustness.dropping_disk import MountedDisk, dropping_disks
 from tests.robustness.edge_cluster import EdgeCluster, small_disks
 from tests.robustness.edge_load import Reborn
@@ -29,6 +32,8 @@ from tests.robustness.recorded_load import RecordedCopyLoad, RecordedReader, Rec
 REPLACED = 0.3
 """Of the faults: a member of the group leaves before, and another one joins."""
 SURVEY_S = 30.0
+REST_S = 0.02
+"""Of a sender, after each burst of up to five records."""
 
 
 class FaultCluster(EdgeCluster):
@@ -41,6 +46,14 @@ class FaultCluster(EdgeCluster):
     def __exit__(self, *error) -> None:  # type: ignore[no-untyped-def]
         super().__exit__(*error)
         self.links.close()
+
+    @contextmanager
+    def client(self, node_id: int | None = None) -> Iterator[Cluster]:
+        """More patient than its parent's: a run goes on for long, on any machine."""
+        patient = {"default.api.timeout.ms": "60000", "request.timeout.ms": "20000"}
+        servers = self.bootstrap_servers if node_id is None else f"{HOST}:{self.nodes[node_id].port}"
+        with Cluster(client_settings(servers, patient)) as client:
+            yield client
 
     def dropping(self, node_id: int) -> Path:
         """The log directory that drops what was not synced."""
@@ -70,9 +83,16 @@ class RecordedSoak(EdgeSoak):
     cluster: FaultCluster
 
     def __init__(
-        self, cluster: FaultCluster, directory: Path, seed: int, history: History, *, workers: int = 2
+        self,
+        cluster: FaultCluster,
+        directory: Path,
+        seed: int,
+        history: History,
+        *,
+        workers: int = 2,
+        rest_s: float = REST_S,
     ) -> None:
-        self.history = history
+        self.history, self._rest_s = history, rest_s
         super().__init__(cluster, directory, seed, workers=workers)
         self.watchers = Watchers(cluster.bootstrap_servers, PLAIN, history)
 
@@ -81,7 +101,7 @@ class RecordedSoak(EdgeSoak):
             self.history.topic(topic, self.cluster.topic_id(topic))
         return RecordedSender(
             name, self.cluster.bootstrap_servers, topic, partitions, history=self.history,
-            idempotent=True, seed=seed, in_flight=1, burst=6, rest_s=0.02,
+            idempotent=True, seed=seed, in_flight=1, burst=6, rest_s=self._rest_s,
         )  # fmt: skip
 
     def _reader(self) -> RecordedReader:

@@ -28,7 +28,7 @@ from confluent_kafka import KafkaException
 from ottla.client.errors import ClientError
 from ottla.model.errors import KafkaError
 from tests.robustness.edge_faults import Anomaly, Score, one_fault
-from tests.robustness.fault_cluster import RecordedSoak, fault_cluster
+from tests.robustness.fault_cluster import REST_S, RecordedSoak, fault_cluster
 from tests.robustness.fault_kinds import KINDS
 from tests.robustness.fault_tally import RunRecord, Tally, add_to
 from tests.robustness.histories import History
@@ -40,6 +40,11 @@ MAX_MINUTES = 20.0
 HISTORY = "history.jsonl"
 END_S = 90.0
 """Of a run's time: for the end, in which everything is read again."""
+
+
+def fault_seconds(minutes: float) -> float:
+    """Of a run of so many minutes: the time for faults."""
+    return max(0.0, min(minutes, MAX_MINUTES) * 60 - END_S)
 
 
 def kinds_in_turn(seed: int, kinds: list[str]) -> Iterator[str]:
@@ -55,8 +60,10 @@ class FaultRun:
     seed: int
     seconds: float
     kinds: list[str]
-    most: int
+    most: int = 1 << 30
+    """Faults."""
     workers: int = 2
+    rest_s: float = REST_S
     scores: dict[str, Score] = field(default_factory=dict)
     summary: str = ""
     anomaly: str = ""
@@ -70,7 +77,7 @@ class FaultRun:
         """Until the time is over, or the first anomaly. Raises NoMounts."""
         history = History(self.history)
         with fault_cluster(self.directory) as cluster:
-            soak = RecordedSoak(cluster, self.directory, self.seed, history, workers=self.workers)
+            soak = RecordedSoak(cluster, self.directory, self.seed, history, workers=self.workers, rest_s=self.rest_s)
             try:
                 soak.spread()
                 self._faults(soak)
@@ -116,18 +123,15 @@ class FaultRun:
         return record
 
 
-def run(
-    directory: Path, seed: int, *, minutes: float, kinds: list[str], most: int = 1 << 30, workers: int = 2
-) -> tuple[FaultRun, RunRecord]:
+def run(faults: FaultRun) -> RunRecord:
     started = time.monotonic()
-    faults = FaultRun(directory, seed, max(0.0, minutes * 60 - END_S), kinds, most, workers)
     faults.play()
     record = faults.judge(time.monotonic() - started)
     for line in (faults.summary, faults.anomaly, *record.complaints[:20], *record.disagreed):
         if line:
             print(line, flush=True)
     print(f"{record.faults} faults, seed {seed}, {record.seconds:.0f} s, {record.anomalies} anomalies", flush=True)
-    return faults, record
+    return record
 
 
 def _end(*_: object) -> None:
@@ -143,16 +147,16 @@ def main() -> None:
     parser.add_argument("--add-to", type=Path, help="the file in which results add up")
     parser.add_argument("--only", default="", help="a regular expression: only these kinds of fault")
     parser.add_argument("--workers", type=int, default=2, help="processes that copy in transactions")
+    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between the bursts of a sender")
     parser.add_argument("--dir", type=Path, help="keep the folder here instead of a temporary one")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
     kinds = [kind for kind in KINDS if re.search(options.only, kind)]
     directory = options.dir or Path(tempfile.mkdtemp(prefix="ottla-faults-"))
     directory.mkdir(parents=True, exist_ok=True)
-    faults, record = run(
-        directory, options.seed, minutes=min(options.minutes, MAX_MINUTES), kinds=kinds, most=options.faults,
-        workers=options.workers,
-    )  # fmt: skip
+    seconds = fault_seconds(options.minutes)
+    faults = FaultRun(directory, options.seed, seconds, kinds, options.faults, options.workers, options.rest)
+    record = run(faults)
     if options.add_to is not None:
         tally = add_to(options.add_to, record, faults.scores, faults.anomalous_kind)
     else:

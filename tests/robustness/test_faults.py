@@ -17,7 +17,7 @@ from tests.robustness.edge_faults import Score
 from tests.robustness.edge_mutations import Mutation, misplaced
 from tests.robustness.fault_kinds import KINDS
 from tests.robustness.fault_tally import RunRecord, add_to, read_tally
-from tests.robustness.faults import MAX_MINUTES, kinds_in_turn, run
+from tests.robustness.faults import MAX_MINUTES, FaultRun, fault_seconds, kinds_in_turn, run
 from tests.robustness.histories import APPEND, READ, UNKNOWN, History, recorded_operations
 from tests.robustness.history_checks import complaints_of
 from tests.robustness.history_mutations import ANOMALIES, BUGS, OF_GROUPS, Anomaly, Line, planted, verdict_on
@@ -223,7 +223,8 @@ def test_every_bug_has_its_place() -> None:
 def test_twenty_minutes_of_faults(tmp_path: Path) -> None:
     seed = int(os.environ.get("OTTLA_SOAK_SEED", "22"))
     try:
-        faults, record = run(tmp_path, seed, minutes=MAX_MINUTES, kinds=list(KINDS))
+        faults = FaultRun(tmp_path, seed, fault_seconds(MAX_MINUTES), list(KINDS))
+        record = run(faults)
     except NoMounts as reason:
         pytest.skip(f"no mounts here: {reason}")
     assert record.anomalies == 0, record
