@@ -130,7 +130,9 @@ def run(faults: FaultRun) -> RunRecord:
     for line in (faults.summary, faults.anomaly, *record.complaints[:20], *record.disagreed):
         if line:
             print(line, flush=True)
-    print(f"{record.faults} faults, seed {seed}, {record.seconds:.0f} s, {record.anomalies} anomalies", flush=True)
+    print(
+        f"{record.faults} faults, seed {record.seed}, {record.seconds:.0f} s, {record.anomalies} anomalies", flush=True
+    )
     return record
 
 

@@ -94,8 +94,8 @@ def verdict_on(mutation: Mutation, seed: int) -> RunRecord:
     """What both checkers make of a run with the bug."""
     with tempfile.TemporaryDirectory(prefix="ottla-verdict-") as temporary:
         tally = Path(temporary) / "tally.json"
-        command = ["tests.robustness.faults", "--seed", str(seed), "--dir", f"{temporary}/run", "--add-to", str(tally)]
-        done = run_planted(mutation, command)
+        command = ["tests.robustness.faults", "--dir", f"{temporary}/run", "--add-to", str(tally)]
+        done = run_planted(mutation, [*command, "--seed", str(seed), "--workers", "1", "--rest", "0.1"])
         runs = read_tally(tally).runs
         if not runs:
             raise RuntimeError(f"{done.stdout[-2000:]} {done.stderr[-2000:]}")
