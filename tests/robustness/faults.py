@@ -16,6 +16,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -117,6 +118,9 @@ class FaultRun:
             judged = opinions(self.history)
         except Unavailable as reason:
             print(f"no porcupine: {reason}", flush=True)
+            return record
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            record.disagreed = [f"porcupine gave no answer: {error}"]
             return record
         record.porcupine = dict(Counter(opinion.result for opinion in judged))
         record.disagreed = [f"{opinion.part}: {opinion.result}" for opinion in judged if opinion.result != OK]

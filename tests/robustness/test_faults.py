@@ -31,8 +31,12 @@ RECORDED = Path(__file__).parent / "recorded/three_faults.jsonl.gz"
 """
 
 
-def recorded_lines() -> list[Line]:
-    with gzip.open(RECORDED, "rt") as file:
+EARLY = Path(__file__).parent / "recorded/early_acknowledgement.jsonl.gz"
+"""Of nodes that answer acks=all too early (`history_mutations`, 2026-11-19): one partition of the plain topic."""
+
+
+def recorded_lines(path: Path = RECORDED) -> list[Line]:
+    with gzip.open(path, "rt") as file:
         return [json.loads(line) for line in file]
 
 
@@ -80,6 +84,13 @@ def test_porcupine_finds_an_anomaly(tmp_path: Path, anomaly: Anomaly) -> None:
     assert [opinion.result for opinion in judged if opinion.result != OK] == ["Illegal"]
 
 
+@pytest.mark.interop
+def test_both_find_what_a_node_with_a_bug_has_done(tmp_path: Path) -> None:
+    file = written(tmp_path, recorded_lines(EARLY))
+    assert "was acknowledged at 5 and is lost" in complaints_of(file)[0]
+    assert "Illegal" in {opinion.result for opinion in porcupine_on(file)}
+
+
 TOPIC_ID = "00" * 16
 
 
@@ -114,6 +125,19 @@ def test_an_outcome_that_nobody_knows(tmp_path: Path, values: list[str], *, agre
     history.close()
     assert (complaints_of(history.file) == []) == agreed
     assert {opinion.result for opinion in porcupine_on(history.file)} == {OK if agreed else "Illegal"}
+
+
+@pytest.mark.interop
+def test_many_unknown_outcomes_do_not_make_the_search_long(tmp_path: Path) -> None:
+    """A sender that is closed leaves them: each might have had an effect, and no read shows any."""
+    history = History(tmp_path / "history.jsonl")
+    for number in range(200):
+        append(history, f"purged {number}", None, UNKNOWN)
+    for offset, value in enumerate("abcdefgh"):
+        append(history, value, offset)
+    settled_read(history, list("abcdefg"))
+    history.close()
+    assert [opinion.result for opinion in porcupine_on(history.file)] == ["Illegal"]
 
 
 # ------------------------------------------------------------------------------------------- a disk that drops unsynced

@@ -6,10 +6,10 @@
 // transactions that were committed since the snapshot before, each of them whole and once.
 //
 // An outcome that nobody knows has no return: its operation may take effect at any later time, or after everything else.
-// Two rules keep the search short and change no verdict. An append whose offset is unknown is placed where a read shows
+// Three rules keep the search short and change no verdict. An append whose offset is unknown is placed where a read shows
 // its value; without such a read it is placed where no read shows anything. A commit of unknown outcome takes effect before
-// the first snapshot that shows its transaction; without such a snapshot it takes no effect. A transaction that nobody has
-// asked to commit counts as aborted.
+// the first snapshot that shows its transaction. An operation of unknown outcome that no read shows takes no effect, and
+// is left out. A transaction that nobody has asked to commit counts as aborted.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 const nowhere = int64(-1)
-const timeLimit = 300 * time.Second
+const timeLimit = 120 * time.Second
 
 type line struct {
 	Event     string            `json:"event"`
@@ -172,13 +172,11 @@ func logModel(shown map[int64]bool) porcupine.Model {
 			state, done := before.(logState), input.(*operation)
 			switch {
 			case done.op == "read":
-				return !done.known || state.has(done), state
+				return state.has(done), state
 			case done.offset != nowhere:
 				return state.length == done.offset, state.add(done.value)
 			case done.pinned != nowhere:
 				return state.length == done.pinned, state.add(done.value)
-			case !done.known:
-				return true, state
 			}
 			return !shown[state.length], state.add(done.value)
 		},
@@ -235,15 +233,9 @@ func setModel(sizes map[string]int) porcupine.Model {
 		Step: func(before, input, _ any) (bool, any) {
 			state, done := before.(setState), input.(*operation)
 			switch {
-			case done.op == "aborted":
-				return true, state
 			case done.op == "transact":
-				if !done.known && done.firstShown != state.snapshots {
-					return done.firstShown < 0, state
-				}
-				return true, setState{state.count + 1, state.snapshots, state.hash ^ hashOf(done.value)}
-			case !done.known:
-				return true, state
+				timely := done.known || done.firstShown == state.snapshots
+				return timely, setState{state.count + 1, state.snapshots, state.hash ^ hashOf(done.value)}
 			}
 			counts := transactions(done)
 			hash := uint64(0)
@@ -284,6 +276,17 @@ func setHistory(operations []*operation) porcupine.Model {
 
 // ------------------------------------------------------------------------------------------------------------------------
 
+// effective: whether the operation may change anything, or shows something.
+func effective(done *operation) bool {
+	switch done.op {
+	case "append":
+		return done.known || done.pinned != nowhere
+	case "transact":
+		return done.known || done.firstShown >= 0
+	}
+	return done.known
+}
+
 func judge(operations []*operation) porcupine.CheckResult {
 	model := setHistory
 	if operations[0].op == "append" || operations[0].op == "read" {
@@ -292,8 +295,10 @@ func judge(operations []*operation) porcupine.CheckResult {
 	specification := model(operations)
 	var history []porcupine.Operation
 	for number, done := range operations {
-		history = append(history, porcupine.Operation{
-			ClientId: number, Input: done, Call: done.call, Output: nil, Return: done.answer})
+		if effective(done) {
+			history = append(history, porcupine.Operation{
+				ClientId: number, Input: done, Call: done.call, Output: nil, Return: done.answer})
+		}
 	}
 	return porcupine.CheckOperationsTimeout(specification, history, timeLimit)
 }
