@@ -41,6 +41,7 @@ from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.committed_reads import committed_batches
 from ottla.simulation.group_reader import REQUEST_MS, GroupWorld
 from ottla.simulation.invariants import Violation
+from ottla.simulation.processing_ledger import Input, ProcessingLedger
 from ottla.simulation.records import ACKS_ALL, PRODUCE_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -57,13 +58,6 @@ _FETCH_BYTES = 20_000
 _MOST_RECORDS = 6
 
 
-class Input(NamedTuple):
-    """One record of the input."""
-
-    key: Key
-    offset: int
-
-
 class Producer(NamedTuple):
     coordinator: NodeId
     id: int
@@ -75,13 +69,7 @@ class Processing:
         self._world = world
         self._is_over = is_over
         self._number = 0
-        self.open: set[int] = set()
-        """Transactions that nobody has asked to commit."""
-        self.aborted: set[int] = set()
-        self.committed: dict[int, list[Input]] = {}
-        """Transactions whose commit was acknowledged."""
-        self.seen: dict[Input, int] = {}
-        """Input record -> the transaction whose output is visible."""
+        self.ledger = ProcessingLedger(OUTPUT)
         self.final: dict[Key, int] | None = None
         """At the end: the committed offsets of the group."""
         self._ends: dict[Key, int] = {}
@@ -141,7 +129,7 @@ class Processing:
             return True
         self._number += 1
         number = self._number
-        self.open.add(number)
+        self.ledger.open.add(number)
         return await self._transaction(producer, number, inputs, outputs)
 
     async def _transaction(self, producer: Producer, number: int, inputs: list[Input], outputs: list[Key]) -> bool:
@@ -165,17 +153,17 @@ class Processing:
             await asyncio.sleep(dice.uniform(1, 4))
         commit = dice.random() < 0.75
         if commit:
-            self.open.discard(number)
+            self.ledger.open.discard(number)
         request = EndTxnRequest(TRANSACTIONAL_ID, *identity, commit)
         ended = await ask(producer.coordinator, request, version=4)
         if ended.error_code:
             return False
         if commit:
-            self.committed[number] = inputs
+            self.ledger.committed[number] = inputs
             for record in inputs:
                 self._ends[record.key] = max(self._ends.get(record.key, 0), record.offset + 1)
         else:
-            self.aborted.add(number)
+            self.ledger.aborted.add(number)
         return True
 
     async def _produce(self, producer: Producer, number: int, inputs: list[Input], target: Key) -> bool:
@@ -284,14 +272,7 @@ class Processing:
         number_text, topic_id, index, offset = value.split()
         number = int(number_text)
         record = Input((Uuid(bytes.fromhex(topic_id.decode())), int(index)), int(offset))
-        where = f"{OUTPUT}: the output of transaction {number} for {INPUT}-{record.key[1]} at {record.offset}"
-        if number in self.aborted:
-            raise Violation(f"{where} is read, but the transaction was aborted")
-        if number in self.open:
-            raise Violation(f"{where} is read before the end of its transaction")
-        if record in self.seen:
-            raise Violation(f"{where} is read again: transaction {self.seen[record]} has written it")
-        self.seen[record] = number
+        self.ledger.saw(number, record)
 
     # --------------------------------------------------------------------------------------------------------- the end
 
@@ -316,18 +297,7 @@ class Processing:
             raise Violation(
                 f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing"
             )
-        for number, inputs in self.committed.items():
-            missing = [record for record in inputs if record not in self.seen]
-            if missing:
-                raise Violation(f"{OUTPUT}: transaction {number} was committed, and {len(missing)} records are missing")
-        for key, committed_offset in self.final.items():
-            outputs = {record.offset for record in self.seen if record.key == key}
-            torn = outputs ^ set(range(committed_offset))
-            if torn:
-                raise Violation(
-                    f"{GROUP} has committed {committed_offset} of {INPUT}-{key[1]}, but the output and this offset "
-                    f"disagree from record {min(torn)} on"
-                )
+        self.ledger.judge(self.final)
 
 
 def _fetch(key: Key, position: int, isolation_level: int) -> FetchRequest:
