@@ -9,8 +9,10 @@ import random
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.coordinator.records import GroupKindRecord, GroupMetadataRecord, encode
 from ottla.coordinator.shards import partition_for
 from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.offset_commit_request import (
@@ -84,6 +86,16 @@ class GroupWorld(NamedTuple):
             truth = self.truths.get((topic.id, partition_for(group_id, len(topic.partitions))))
         return truth is not None and truth.unclean
 
+    def deletions(self, group_id: str) -> int:
+        """How often a coordinator has deleted the group: a group without members and offsets goes, as with Kafka."""
+        image = self.clients.image
+        topic = image.topics_by_name.get(OFFSETS_TOPIC) if image is not None else None
+        if topic is None:
+            return 0
+        truth = self.truths.get((topic.id, partition_for(group_id, len(topic.partitions))))
+        records = GroupMetadataRecord(group_id, None), GroupKindRecord(ConsumerGroupMetadataKey(group_id), None)
+        return 0 if truth is None else sum(truth.tombstones[encode(record)[0]] for record in records)
+
     def keys(self, names: Collection[str]) -> list[Key]:
         image = self.clients.image
         topics = [image.topics_by_name.get(name) for name in sorted(names)] if image is not None else []
@@ -123,20 +135,22 @@ class GroupReader:
         if self.coordinator is None:
             self.coordinator = await self._find()
         broker, sent_ms = self.coordinator, self.now_ms
-        before = self.world.authority(self.ledger.group_id)
+        group_id = self.ledger.group_id
+        before, deletions = self.world.authority(group_id), self.world.deletions(group_id)
         try:
             response = await self.world.clients.ask(broker, request, version=version, timeout_ms=timeout_ms)
         except NodeUnavailable:
             self.coordinator = None
             raise
-        after = self.world.authority(self.ledger.group_id)
-        self.is_authority = before == broker == after
-        self.ledger.void = self.ledger.void or self.world.is_void(self.ledger.group_id)
+        after = self.world.authority(group_id)
+        self.is_authority = before == broker == after and self.world.deletions(group_id) == deletions
+        self.ledger.in_life(self.world.deletions(group_id))
+        self.ledger.void = self.ledger.void or self.world.is_void(group_id)
         self._exchange = AnsweredRequest(broker, sent_ms, self.now_ms)
         return response
 
     is_authority = False
-    """Whether the last answer came from the newest coordinator."""
+    """Whether the last answer came from the newest coordinator, and the group was the same group all the time."""
 
     async def _find(self) -> NodeId:
         brokers = self.world.clients.brokers()
