@@ -41,21 +41,10 @@ class ClassicReader(GroupReader):
         self._topology: list[tuple[str, Uuid, int]] = []
         """Of the leader: the topics as they were assigned."""
 
-    async def run(self) -> None:
-        dice = self.world.dice
-        while True:
-            try:
-                if self.epoch < 0:
-                    await self._join()
-                else:
-                    await self._turn()
-            except NodeUnavailable:
-                pass
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < 0.03 and not await self._mishap():
-                return
-
     async def _turn(self) -> None:
+        if self.epoch < 0:
+            await self._join()
+            return
         await self._beat()
         if self.epoch < 0:
             return
@@ -67,7 +56,6 @@ class ClassicReader(GroupReader):
             await self._give_up()
 
     async def _mishap(self) -> bool:
-        """False if the member is gone."""
         dice = self.world.dice
         kind = dice.choice(["pause", "pause", "leave", "die"])
         if kind == "pause":

@@ -43,16 +43,8 @@ class EpochReader(GroupReader):
         self._base = name
         self._last_beat_ms = 0.0
 
-    async def run(self) -> None:
-        dice = self.world.dice
-        while True:
-            try:
-                await self._turn()
-            except NodeUnavailable:
-                self._full = True
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < 0.03 and not await self._mishap():
-                return
+    def _missed_answer(self) -> None:
+        self._full = True
 
     async def _turn(self) -> None:
         await self._beat()
@@ -70,7 +62,6 @@ class EpochReader(GroupReader):
     # ------------------------------------------------------------------------------------------------------- mishaps
 
     async def _mishap(self) -> bool:
-        """False if the member is gone."""
         dice = self.world.dice
         kind = dice.choice(["pause", "pause", "leave", "die"])
         if kind == "pause":

@@ -5,7 +5,9 @@ A member is one coroutine: its requests follow each other, and each has one answ
 
 from __future__ import annotations
 
+import asyncio
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +27,7 @@ from ottla.protocol.generated.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.protocol.records import HEADER_BYTES, parse_header
+from ottla.protocol.records_header import iterate_batches
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
 from ottla.simulation.records import Read, Records
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 REQUEST_MS = 1_500.0
 _FETCH_BYTES = 8_000
+_MISHAPS = 0.03
+"""How often a turn of a member ends in a mishap, before the end is near."""
 _COORDINATOR_GONE = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
@@ -127,6 +131,29 @@ class GroupReader:
     @property
     def now_ms(self) -> float:
         return self.world.clients.world.now_ms
+
+    async def run(self) -> None:
+        """One process, until the process leaves or dies."""
+        dice = self.world.dice
+        while True:
+            try:
+                await self._turn()
+            except NodeUnavailable:
+                self._missed_answer()
+            await asyncio.sleep(dice.uniform(0.1, 0.35))
+            if not self.world.is_calm() and dice.random() < _MISHAPS and not await self._mishap():
+                return
+
+    @abstractmethod
+    async def _turn(self) -> None:
+        """A heartbeat, and the work between two heartbeats."""
+
+    def _missed_answer(self) -> None:
+        """A request of the turn got no answer."""
+
+    @abstractmethod
+    async def _mishap(self) -> bool:
+        """False if the member is gone."""
 
     # ----------------------------------------------------------------------------------------------------- coordinator
 
@@ -256,11 +283,7 @@ class GroupReader:
                         self._process(leader, key, bytes(row.records or b""))
 
     def _process(self, leader: NodeId, key: Key, data: bytes) -> None:
-        at = 0
-        while at + HEADER_BYTES <= len(data):
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
+        for _, header in iterate_batches(data):
             position = self.positions[key]
             self.world.records.on_read(Read(leader, key, header.base_offset, header.crc))
             truth = self.world.truths.get(key)
@@ -268,7 +291,6 @@ class GroupReader:
                 self.ledger.polled(self.name, key, position, header.base_offset, header.next_offset)
             self.positions[key] = max(position, header.next_offset)
             self._dirty.add(key)
-            at += header.size
 
     def drop(self, keys: Collection[Key]) -> None:
         """Stop reading these partitions."""

@@ -75,16 +75,8 @@ class ShareReader(GroupReader):
         self._got: dict[NodeId, dict[Key, list[int]]] = {}
         """Records that this member has not acknowledged yet."""
 
-    async def run(self) -> None:
-        dice = self.world.dice
-        while True:
-            try:
-                await self._turn()
-            except NodeUnavailable:
-                self._full = True
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < 0.03 and not await self._mishap():
-                return
+    def _missed_answer(self) -> None:
+        self._full = True
 
     async def _turn(self) -> None:
         await self._beat()
@@ -103,7 +95,6 @@ class ShareReader(GroupReader):
                 self._end_session(broker)
 
     async def _mishap(self) -> bool:
-        """False if the member is gone."""
         dice = self.world.dice
         kind = dice.choice(["pause", "pause", "leave", "die"])
         if kind == "pause":
