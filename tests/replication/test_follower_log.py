@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.log.partition_files import NOW, batch
-
 from ottla.env.config import TopicConfig
 from ottla.log.checkpoints import write_offsets
 from ottla.log.file_names import LOG_START_OFFSET_CHECKPOINT
@@ -15,6 +13,7 @@ from ottla.model.ids import TopicPartition
 from ottla.replication import follower_log
 from ottla.runtime.clock import SystemRandom
 from ottla.runtime.disk import DiskStorage
+from tests.log.partition_files import NOW, batch
 
 TP = TopicPartition("t", 0)
 

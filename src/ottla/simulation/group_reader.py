@@ -132,29 +132,6 @@ class GroupReader:
     def now_ms(self) -> float:
         return self.world.clients.world.now_ms
 
-    async def run(self) -> None:
-        """One process, until the process leaves or dies."""
-        dice = self.world.dice
-        while True:
-            try:
-                await self._turn()
-            except NodeUnavailable:
-                self._missed_answer()
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < _MISHAPS and not await self._mishap():
-                return
-
-    @abstractmethod
-    async def _turn(self) -> None:
-        """A heartbeat, and the work between two heartbeats."""
-
-    def _missed_answer(self) -> None:
-        """A request of the turn got no answer."""
-
-    @abstractmethod
-    async def _mishap(self) -> bool:
-        """False if the member is gone."""
-
     # ----------------------------------------------------------------------------------------------------- coordinator
 
     async def ask_coordinator(self, request: Any, *, version: int | None = None, timeout_ms: float = REQUEST_MS) -> Any:
@@ -299,3 +276,30 @@ class GroupReader:
             self.positions.pop(key, None)
             self._dirty.discard(key)
         self.owned -= set(keys)
+
+
+class GroupMember(GroupReader):
+    """One process of a group. Subclasses have the turns and the mishaps of their protocol."""
+
+    async def run(self) -> None:
+        """One process, until the process leaves or dies."""
+        dice = self.world.dice
+        while True:
+            try:
+                await self._turn()
+            except NodeUnavailable:
+                self._missed_answer()
+            await asyncio.sleep(dice.uniform(0.1, 0.35))
+            if not self.world.is_calm() and dice.random() < _MISHAPS and not await self._mishap():
+                return
+
+    @abstractmethod
+    async def _turn(self) -> None:
+        """A heartbeat, and the work between two heartbeats."""
+
+    def _missed_answer(self) -> None:
+        """A request of the turn got no answer."""
+
+    @abstractmethod
+    async def _mishap(self) -> bool:
+        """False if the member is gone."""
