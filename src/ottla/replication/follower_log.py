@@ -26,7 +26,7 @@ def append(
     log: PartitionLog, batches: Buffer, max_leader_epoch: LeaderEpoch, now_ms: TimestampMs
 ) -> AppendResult | None:
     """Append batches of the leader. After DeleteRecords the leader's log may start inside a batch: an empty log then
-    begins with the whole batch, and its start stays where it was, or a kill would bring deleted records back."""
+    begins with the whole batch. Its start stays where it was, or a kill would bring deleted records back."""
     try:
         return log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=max_leader_epoch)
     except UnexpectedAppendOffsetError as error:
