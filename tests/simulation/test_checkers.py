@@ -76,9 +76,8 @@ def _fail_a_leader(stage: FaultStage, *, commits: bool) -> None:
         assert leader.replicas is not None
         leader.replicas.on_metadata(delta, image)
         stage.partition(leader).log.log_dir.fail(OSError("injected"))
-        leader.touched = True
 
-    stage.cluster.world.call_later(0, apply)
+    leader.when_awake(apply)
     stage.run(200)
 
 
