@@ -64,6 +64,7 @@ def _fail_a_leader(stage: FaultStage, *, commits: bool) -> None:
     leader = stage.leader
     (follower,) = set(stage.registration.replicas) - {leader.node_id}
     stage.apart([stage.node(follower)], [leader])
+    stage.apart([stage.controller], [leader])  # which knows nothing of the ISR below
     stage.produce()
     stage.run(200)
     assert leader.replicas is not None
