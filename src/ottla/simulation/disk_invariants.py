@@ -56,7 +56,7 @@ class DiskInvariants:
         segments = _segments(node.disk)
         if not node.up:
             _check_clean_stop(node, segments)
-        if broker is None or node.replicas is None:
+        if broker is None or not broker.logs.loaded:
             return
         _check_open_files(node.node_id, broker.logs.directories)
         logs = [*broker.logs.logs().values(), *broker.logs.moves.futures()]
@@ -113,7 +113,7 @@ def _check_clean_stop(node: WholeNode, segments: Segments) -> None:
         for path, files in segments.items():
             if path.startswith(folder + "/") and not path.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
                 for _, file in files:
-                    if file.data and not (file.synced_name and file.synced == file.data):
+                    if file.synced != file.data or (file.data and not file.synced_name):
                         raise Violation(f"node {node.node_id} called {folder} clean, and {file.path} is not synced")
 
 

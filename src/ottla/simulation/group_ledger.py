@@ -70,6 +70,16 @@ class GroupLedger:
         self._reserved: dict[Key, Reservation] = {}
         self._assigned: dict[tuple[int, Key], str] = {}
         self._generation: tuple[int, float] = (-1, 0.0)
+        self._deletions = 0
+
+    def in_life(self, deletions: int) -> None:
+        """The group was deleted so often. The next group of the name begins with the first epoch and generation."""
+        if deletions > self._deletions:
+            self._deletions = deletions
+            self._owners.clear()
+            self._reserved.clear()
+            self._assigned.clear()
+            self._generation = (-1, 0.0)
 
     # -------------------------------------------------------------------------------------------- owners, with epochs
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.records import HEADER_BYTES, crc_matches, parse_header
+from ottla.protocol.records import crc_matches
+from ottla.protocol.records_header import iterate_batches
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.invariants import Violation
 
@@ -145,11 +146,7 @@ class RecordedHistory:
             self._on_records(broker, polled, bytes(data.records or b""))
 
     def _on_records(self, broker: NodeId, polled: Polled, data: bytes) -> None:
-        at = 0
-        while at + HEADER_BYTES <= len(data):
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
+        for at, header in iterate_batches(data):
             if not crc_matches(data, at, header.size):
                 self.damaged += 1
                 polled.replica = UNKNOWN
@@ -157,7 +154,6 @@ class RecordedHistory:
             if header.last_offset >= polled.position:
                 polled.polls.append(Poll(header.base_offset, header.last_offset, header.crc, broker))
                 polled.position = header.next_offset
-            at += header.size
 
     # ------------------------------------------------------------------------------------------------------------ judging
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.model.ids import Uuid
@@ -29,14 +29,8 @@ from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.records import (
-    HEADER_BYTES,
-    Record,
-    SimpleRecord,
-    build_batch,
-    iterate_records,
-    parse_header,
-)
+from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
+from ottla.protocol.records_header import iterate_batches
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.committed_reads import committed_batches
 from ottla.simulation.group_reader import REQUEST_MS, GroupWorld
@@ -241,7 +235,8 @@ class Processing:
         response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
         inputs: list[Input] = []
         for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
-            for record in _records(bytes(data.records or b"")):
+            content = bytes(data.records or b"")
+            for record in (r for at, _ in iterate_batches(content) for r in iterate_records(content, at)):
                 if record.offset >= position and len(inputs) < _MOST_RECORDS:
                     inputs.append(Input(key, record.offset))
         return inputs
@@ -306,13 +301,3 @@ def _fetch(key: Key, position: int, isolation_level: int) -> FetchRequest:
         max_bytes=_FETCH_BYTES, min_bytes=1, max_wait_ms=0, session_epoch=-1, isolation_level=isolation_level,
         topics=[FetchTopic(topic_id=key[0], partitions=[partition])],
     )  # fmt: skip
-
-
-def _records(data: bytes) -> Iterator[Record]:
-    at = 0
-    while at + HEADER_BYTES <= len(data):
-        header = parse_header(data, at)
-        if at + header.size > len(data):
-            return
-        yield from iterate_records(data, at)
-        at += header.size

@@ -14,6 +14,7 @@ leader of a partition without an ISR (KIP-966).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +61,8 @@ class Truth:
     """Of a compacted topic: offset -> key and value. Each replica compacts its own batches, but the records stay."""
     no_values: set[int] = field(default_factory=set)
     """Offsets of control records, and of records of aborted transactions: compaction may remove them."""
+    tombstones: Counter[bytes | None] = field(default_factory=Counter)
+    """Of a compacted topic: key -> how many tombstones were committed."""
     unclean: bool = False
     _open: dict[int, list[int]] = field(default_factory=dict)
     """Producer -> the records of its open transaction."""
@@ -67,6 +70,7 @@ class Truth:
     def add_records(self, header: BatchHeader, records: list[Record]) -> None:
         """Of a compacted topic."""
         self.records.update((r.offset, (r.key, r.value)) for r in records)
+        self.tombstones.update(r.key for r in records if r.value is None)
         offsets = [record.offset for record in records]
         if header.is_control:
             self.no_values.update(offsets)
@@ -191,6 +195,7 @@ class ReplicaInvariants:
                     shown = shown_here.get(key)
                     log = partition.log
                     if log.log_dir.offline:
+                        self._last_look(node, key, partition)
                         continue
                     if (
                         shown is not None
@@ -214,6 +219,13 @@ class ReplicaInvariants:
         if not partition.log.log_dir.offline:
             if shown is not None:
                 shown.partition_epoch = _UNKNOWN_EPOCH
+            self._check(node, key, partition)
+
+    def _last_look(self, node: WholeNode, key: Key, partition: Partition) -> None:
+        """In the event that failed its directory, a replica may have committed records before."""
+        shown = self._shown_by(node).get(key)
+        if shown is not None and shown.partition is partition and partition.log.high_watermark > shown.high_watermark:
+            shown.partition_epoch = _UNKNOWN_EPOCH
             self._check(node, key, partition)
 
     def _shown_by(self, node: WholeNode) -> dict[Key, _Shown]:
@@ -371,7 +383,8 @@ def batches(
     """The batches from `start` up to `end`: header, the bytes that hold the batch, and its position there."""
     at = max(start, log.log_start_offset)
     while at < end:
-        piece = log.read(at, READ_BYTES, max_offset=end)
+        # Past the checks of `log.read`: a failed directory can still be read here.
+        piece = log.segments.read(at, READ_BYTES, end, log.log_end_offset, min_one_batch=True)
         if not piece.length:
             break
         data, position = piece.read(), 0
