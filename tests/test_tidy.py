@@ -99,6 +99,17 @@ def test_no_bare_assert_in_src() -> None:
     assert problems == []
 
 
+def test_no_shielded_futures() -> None:
+    """`ottla.runtime.shared_futures` has the reason."""
+    problems = [
+        found(path, number, line.strip())
+        for path in source_files()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if "asyncio.shield(" in line
+    ]
+    assert problems == []
+
+
 def test_no_vague_module_names() -> None:
     vague = [path for path in source_files() if FORBIDDEN_NAMES & {path.stem, *path.relative_to(ROOT).parent.parts}]
     assert [str(path.relative_to(ROOT)) for path in vague] == []

@@ -35,11 +35,13 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.skew_ms = 0
+        """Of the wall clock."""
         self._queue: list[tuple[float, int, VirtualTimer, Callable[[], None]]] = []
         self._order = itertools.count()
 
     def time_ms(self) -> int:
-        return START_MS + int(self.now)
+        return START_MS + int(self.now) + self.skew_ms
 
     def monotonic_ms(self) -> float:
         return self.now

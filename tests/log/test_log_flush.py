@@ -88,6 +88,7 @@ def test_due_by_flush_ms() -> None:
     flush.last_flushed_ms = NOW
     assert not flush.due(NOW + 999)
     assert flush.due(NOW + 1000)
+    assert flush.due(NOW - 600_000), "the wall clock was set back"
 
 
 def test_the_closing_plan_writes_what_is_only_in_memory() -> None:
@@ -100,3 +101,26 @@ def test_the_closing_plan_writes_what_is_only_in_memory() -> None:
     plan.sync()
     flush.done(plan, NOW)
     assert flush.closing_plan(parts.producers) is None, "everything is on disk already"
+
+
+@pytest.mark.parametrize(("end", "bases"), [(3, [0, 2]), (2, [0, 2]), (1, [0]), (0, [0])])
+def test_a_log_that_was_cut_is_synced_when_it_closes(end: int, bases: list[int]) -> None:
+    """Else a power cut behind the marker of a clean stop brings the cut records back (simulator, seed 294)."""
+    parts = Parts()
+    parts.fill(2)
+    flush = flush_of(parts)
+    plan = flush.plan(4)
+    plan.sync()
+    flush.done(plan, NOW)
+    parts.offsets.truncate_to(end)
+    parts.segments.truncate_to(end, NOW)
+    parts.disk.operations.clear()
+    closing = flush.closing_plan(parts.producers)
+    assert closing is not None
+    closing.sync()
+    assert parts.bases == bases
+    cut = parts.disk.files[parts.segments.active.path(".log")]
+    assert cut.synced == cut.data
+    assert f"sync {FOLDER}" in parts.disk.operations, "the names of the segments behind the cut are gone"
+    flush.done(closing, NOW)
+    assert flush.closing_plan(parts.producers) is None

@@ -109,6 +109,22 @@ def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
         path.write_bytes(good)
 
 
+def test_a_log_that_recovery_has_cut_is_synced_by_the_next_clean_stop(tmp_path: Path) -> None:
+    """A power cut behind that stop must not bring the torn bytes back: a clean start does not look at checksums."""
+    log = new_log(tmp_path)
+    append(log, b"first")
+    log.flush(NOW)
+    with files(log, ".log")[0].open("ab") as file:
+        file.write(b"torn")
+    again = reload(log, clean=False, recovery_point=log.log_end_offset)
+    assert again.log_end_offset == again.recovery_point == 1
+    closing = again.close()
+    assert closing is not None
+    closing.sync()
+    again.flushed(closing, NOW)
+    assert again.close() is None
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["remove", "empty", "odd", "garbage", "zeros"])
 @pytest.mark.parametrize("clean", [True, False])

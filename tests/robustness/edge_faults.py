@@ -14,9 +14,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.robustness.edge_cluster import EdgeCluster, small_disks
 from tests.robustness.edge_kinds import DIES, HANGS, KINDS
@@ -30,7 +31,11 @@ LIMITS = {DIES: 2.0, HANGS: 10.0}
 class Score:
     tried: int = 0
     hit: int = 0
-    longest_gap: float = 0.0
+    gaps: list[float] = field(default_factory=list)
+
+    @property
+    def longest_gap(self) -> float:
+        return max(self.gaps, default=0.0)
 
 
 class Anomaly(AssertionError):
@@ -63,19 +68,21 @@ def run(directory: Path, planned: list[str], seed: int, *, workers: int = 2) -> 
     return scores
 
 
-def one_fault(soak: EdgeSoak, number: int, kind: str, score: Score) -> None:
+def one_fault(
+    soak: EdgeSoak, number: int, kind: str, score: Score, kinds: Mapping[str, tuple[str, Any]] = KINDS
+) -> None:
     started = time.monotonic()
     hit = soak.cluster.last_step = None
     try:
         soak.begin()
-        hit = KINDS[kind][1](soak)
+        hit = kinds[kind][1](soak)
         gap = soak.gap()
         soak.verify()
     except AssertionError as error:
         raise Anomaly(f"fault {number}, {kind} ({hit or soak.cluster.last_step}): {error}") from error
     score.tried += 1
     score.hit += hit is not None
-    score.longest_gap = max(score.longest_gap, gap)
+    score.gaps.append(gap)
     shown = "MISSED" if hit is None else hit[-110:]
     print(f"{number}. {kind}: {time.monotonic() - started:.1f} s, gap {gap:.2f} s, {shown}", flush=True)
 

@@ -145,17 +145,22 @@ def plant(mutation: Mutation, root: Path) -> None:
         path.write_text(path.read_text().replace(old, new))
 
 
-def is_found(mutation: Mutation, seed: int) -> bool:
-    """Whether the faults find it; prints what they say."""
+def run_planted(mutation: Mutation, command: list[str]) -> subprocess.CompletedProcess[str]:
+    """A module of the tests over the sources with the bug."""
     with tempfile.TemporaryDirectory(prefix="ottla-planted-") as temporary:
         root = Path(temporary)
         plant(mutation, root)
-        command = [sys.executable, "-m", "tests.robustness.edge_faults", "--each", "--workers", "1"]
-        done = subprocess.run(
-            [*command, "--faults", str(mutation.faults), "--seed", str(seed), "--only", mutation.kinds],
+        return subprocess.run(
+            [sys.executable, "-m", *command, "--faults", str(mutation.faults), "--only", mutation.kinds],
             cwd=root, env={**environment(), "PYTHONPATH": f"{root / 'src'}:{root}"},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
+
+
+def is_found(mutation: Mutation, seed: int) -> bool:
+    """Whether the faults find it; prints what they say."""
+    command = ["tests.robustness.edge_faults", "--each", "--workers", "1", "--seed", str(seed)]
+    done = run_planted(mutation, command)
     anomalies = [line for line in done.stdout.splitlines() if line.startswith("ANOMALY")]
     for line in anomalies or [done.stdout[-1500:], done.stderr[-1500:]]:
         print(f"    {line[:400]}", flush=True)

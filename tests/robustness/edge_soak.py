@@ -33,17 +33,18 @@ COMPACTED = (TABLE, Reborn.LEDGER, "__consumer_offsets", "__transaction_state")
 
 
 class EdgeSoak:
+    layout = LAYOUT
+
     def __init__(self, cluster: EdgeCluster, directory: Path, seed: int, *, workers: int = 2) -> None:
         self.cluster, self.seed = cluster, seed
         self.chance = random.Random(seed)
-        for topic, (assignment, config) in LAYOUT.items():
+        for topic, (assignment, config) in self.layout.items():
             cluster.create(topic, assignment, **config)
-        servers = cluster.bootstrap_servers
         self.plain = [self._sender(f"plain-{i}", PLAIN, 3, seed) for i in range(2)]
         self.senders = [*self.plain, self._sender("solo", SOLO, 6, seed), self._sender("wander", WANDER, 2, seed)]
-        self.reader = Reader(servers, self.senders)
+        self.reader = self._reader()
         self.table = Table(cluster, TABLE, [[1, 2, 3], [2, 3, 1], [3, 1, 2]], seed)
-        self.copies = CopyLoad(servers, directory, replicas=3, workers=workers)
+        self.copies = self._copy_load(directory, workers)
         self.reborn = Reborn(cluster, seed)
         self.meter = GapMeter(self.plain)
         self._running = True
@@ -53,6 +54,12 @@ class EdgeSoak:
     def _sender(self, name: str, topic: str, partitions: int, seed: int) -> Sender:
         servers = self.cluster.bootstrap_servers
         return Sender(name, servers, topic, partitions, idempotent=True, seed=seed, in_flight=1, burst=6, rest_s=0.02)
+
+    def _reader(self) -> Reader:
+        return Reader(self.cluster.bootstrap_servers, self.senders)
+
+    def _copy_load(self, directory: Path, workers: int) -> CopyLoad:
+        return CopyLoad(self.cluster.bootstrap_servers, directory, replicas=3, workers=workers)
 
     def _copy(self) -> None:
         while self._running:

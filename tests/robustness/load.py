@@ -207,6 +207,10 @@ class Reader:
             for partition in range(senders[0].partitions):
                 self._offsets[topic, partition] = 0
 
+    def offsets(self) -> dict[tuple[str, int], int]:
+        """Topic and partition -> how far they are read."""
+        return dict(self._offsets)
+
     def check(self) -> None:
         """Everything acknowledged is there, once, in order, without gaps. All senders are paused."""
         consumer = new_reader(self._servers)

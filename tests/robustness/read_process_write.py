@@ -1,9 +1,9 @@
-"""A worker that reads, processes and writes in transactions until it is killed: `python -m ... SERVERS NAME SEED`.
+"""A worker that reads, processes and writes in transactions until it is killed: `python -m ... SERVERS NAME SEED [HISTORY]`.
 
 Each input becomes two outputs, in two partitions; a transaction also carries the offsets of its inputs. Every output
 names its transaction and how many outputs that has, so that a torn one can be told; now and then a transaction is
 aborted on purpose, and its outputs say so. Any error ends the worker: whoever runs it starts it again, and the offsets
-say where to go on.
+say where to go on. HISTORY is the file in which each transaction is recorded (`histories`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import os
 import random
 import sys
 import uuid
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
+
+from tests.robustness.histories import ABORTED, TRANSACT, History
 
 INPUT, OUTPUT, GROUP = "input", "output", "copiers"
 PARTITIONS = 4
@@ -23,8 +26,8 @@ ABORTS = 0.15
 TIMEOUT_S = 10
 
 
-def main(servers: str, name: str, seed: int) -> None:
-    chance = random.Random(seed)
+def main(servers: str, name: str, seed: int, file: str = os.devnull) -> None:
+    chance, history = random.Random(seed), History(Path(file), name)
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -51,11 +54,13 @@ def main(servers: str, name: str, seed: int) -> None:
     while True:
         messages = [message for message in consumer.consume(BATCH, 0.2) if not message.error()]
         if messages:
-            process(producer, consumer, messages, abort=chance.random() < ABORTS)
+            process(producer, consumer, messages, history, abort=chance.random() < ABORTS)
 
 
-def process(producer: Producer, consumer: Consumer, messages: list[Message], *, abort: bool) -> None:
+def process(producer: Producer, consumer: Consumer, messages: list[Message], history: History, *, abort: bool) -> None:
     attempt = uuid.uuid4().hex
+    inputs = [(int(message.value() or b""), message.partition(), message.offset()) for message in messages]
+    history.invoke(TRANSACT, name=attempt, topic=OUTPUT, value=attempt, size=2 * len(messages), inputs=inputs)
     producer.begin_transaction()
     for message in messages:
         number = int(message.value() or b"")
@@ -68,17 +73,20 @@ def process(producer: Producer, consumer: Consumer, messages: list[Message], *, 
     if abort:
         producer.flush(TIMEOUT_S)  # so that the records are in the log before their abort
         producer.abort_transaction(TIMEOUT_S)
+        history.complete(attempt, ABORTED)
         for place in consumer.committed(consumer.assignment(), TIMEOUT_S):
             if place.offset < 0:
                 place.offset = 0
             consumer.seek(place)
     else:
+        history.ask(attempt)
         producer.commit_transaction(TIMEOUT_S)
+        history.complete(attempt)
 
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+        main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
     except KafkaException as error:
         print(f"{sys.argv[2]}: {error}", flush=True)
         os._exit(1)  # a producer in the midst of a transaction would wait for its broker before it goes

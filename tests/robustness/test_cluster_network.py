@@ -9,27 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.cluster_faults import PARTITIONS, create_topic, in_sync
-from tests.robustness.cluster_process import HOST, ClusterProcess, wait_for
-from tests.robustness.links import Links
+from tests.robustness.cluster_process import ClusterProcess, wait_for
+from tests.robustness.links import Links, put_between
 from tests.robustness.load import Reader, Sender
-from tests.support.ports import free_port
 
 
 class LinkedCluster(ClusterProcess):
-    """Each node advertises its proxies; the quorum's voters are formatted with them too."""
-
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.links = Links(lambda: {i: p.pid for i, p in self.processes.items() if p.poll() is None})
-        for node_id, node in self.nodes.items():
-            # The node listens elsewhere; its old ports, which all know, are the proxies' now.
-            real, real_controller = free_port(), free_port()
-            text = node.properties.read_text()
-            listeners = f"listeners=PLAINTEXT://{HOST}:{real},CONTROLLER://{HOST}:{real_controller}"
-            lines = [listeners if line.startswith("listeners=") else line for line in text.splitlines()]
-            node.properties.write_text("\n".join(lines) + "\n")
-            self.links.open(node_id, node.port, real)
-            self.links.open(node_id, node.controller_port, real_controller)
+        put_between(self.links, self.nodes.values())
 
     def __exit__(self, *error) -> None:
         super().__exit__(*error)

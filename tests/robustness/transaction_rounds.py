@@ -35,8 +35,10 @@ PROPERTIES = {
 
 
 class Worker:
-    def __init__(self, servers: str, name: str, log: Path) -> None:
+    def __init__(self, servers: str, name: str, log: Path, history: Path | None = None) -> None:
+        """`history`: where the worker records its transactions."""
         self._servers, self._name, self._log = servers, name, log
+        self._more = [] if history is None else [str(history)]
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
@@ -46,7 +48,7 @@ class Worker:
             command = [sys.executable, "-m", "tests.robustness.read_process_write"]
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [*command, self._servers, self._name, str(self.starts)],
+                    [*command, self._servers, self._name, str(self.starts), *self._more],
                     cwd=ROOT, env=environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 )  # fmt: skip
 
@@ -59,13 +61,22 @@ class Worker:
 class CopyLoad:
     """Workers that copy the input to the output in transactions, what was fed to them, and what came out."""
 
-    def __init__(self, servers: str, directory: Path, *, replicas: int = 1, workers: int = WORKERS) -> None:
+    def __init__(
+        self,
+        servers: str,
+        directory: Path,
+        *,
+        replicas: int = 1,
+        workers: int = WORKERS,
+        history: Path | None = None,
+    ) -> None:
         self.servers = servers
         admin = AdminClient({"bootstrap.servers": servers})
         topics = [NewTopic(name, PARTITIONS, replicas) for name in (INPUT, OUTPUT)]
         for future in admin.create_topics(topics, operation_timeout=30).values():
             future.result(40)
-        self.workers = [Worker(servers, f"worker-{i}", directory / "workers.log") for i in range(workers)]
+        log = directory / "workers.log"
+        self.workers = [Worker(servers, f"worker-{i}", log, history) for i in range(workers)]
         # One in flight, for leaders move: `tests.robustness.load.Sender` says why.
         feeding = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
         self.feeder = Producer({"bootstrap.servers": servers, "log_level": 0, **feeding})

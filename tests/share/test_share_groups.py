@@ -54,7 +54,7 @@ class MemoryPersister:
 
 class ShareWorld(World):
     def __init__(self, persister: MemoryPersister) -> None:
-        self._share_persister = persister
+        self.persister = persister
         super().__init__(
             GroupCoordinatorSettings(
                 group_share_assignment_interval_ms=0,
@@ -71,7 +71,7 @@ class ShareWorld(World):
             self.random,
             self.time,
             self.replicas,
-            lambda: self._share_persister,  # type: ignore[arg-type]
+            lambda: self.persister,  # type: ignore[arg-type]
         )
 
 

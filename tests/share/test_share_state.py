@@ -101,6 +101,19 @@ def test_older_leaders_and_older_groups_are_fenced() -> None:
     assert log.read(7).start_offset == 50
 
 
+@pytest.mark.parametrize("state_epoch", [3, 4])
+def test_a_late_initialization_forgets_no_accepted_records(state_epoch: int) -> None:
+    """The group sent the request again, and its first request came first after all (simulator, seed 372)."""
+    log = Log()
+    log.initialize(3)
+    log.write(PartitionData(0, 3, 7, 2, 2, [WireBatch(2, 4, 2, 1)]))
+    before = log.machine.states[KEY]
+    log.initialize(state_epoch)
+    assert log.machine.states[KEY] == before
+    log.initialize(state_epoch, 0)
+    assert log.machine.states[KEY].batches == ()
+
+
 def test_a_topic_that_is_not_there_has_no_state() -> None:
     log = Log()
     elsewhere = SharePartitionKey("g", TOPIC, 2)

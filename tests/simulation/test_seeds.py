@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import random
-import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -16,18 +13,21 @@ import pytest
 from ottla.env import logging
 from ottla.simulation import complaints
 from ottla.simulation.__main__ import main
-from ottla.simulation.cluster import Outcome, run_seed
+from ottla.simulation.cluster import run_seed
 from ottla.simulation.network import FakeNetwork, Weather
 from ottla.simulation.streams import SLOWEST_MS, StreamNetwork
 from ottla.simulation.world import World
 from tests.simulation import mutants
+from tests.simulation.digests import WITHOUT_UVLOOP, digests
 from tests.simulation.group_mutations import GROUP_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.replica_mutations import REPLICA_MUTATIONS
+from tests.simulation.trust_mutations import TRUST_MUTATIONS
 
 CORE_SECONDS = 15.0
 MOST_SEEDS = 60
 SEEDS_FOR_A_BUG = 40
+IN_EVERY_PROCESS = (7, 9, 20, 32, 1002)
 BY_SCHEDULE = {"votes_twice", "keeps_its_epoch_when_it_votes"}
 """Rare since voters stand one after the other: `test_schedules.py` brings them about."""
 
@@ -72,12 +72,13 @@ def test_a_seed_repeats_itself() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [20, 32])
-def test_a_seed_of_whole_nodes_repeats_itself_in_every_process(seed: int) -> None:
-    """Neither the process, nor its hashes of strings, nor uvloop decide anything."""
-    here = _digest(run_seed(seed, trace=True))
-    assert here == _digest_elsewhere(seed, hash_seed="0")
-    assert here == _digest_elsewhere(seed, hash_seed="12345", before="sys.modules['uvloop'] = None;")
+def test_seeds_repeat_themselves_in_every_process() -> None:
+    """Neither the process, nor its hashes of strings, nor uvloop decide anything. Seed 1002 ends transactions on several
+    leaders: the order of a set was the order of these requests.
+    """
+    lines = digests(sys.executable, *IN_EVERY_PROCESS, hash_seed=1)
+    assert [line.split()[0] for line in lines] == [str(seed) for seed in IN_EVERY_PROCESS]
+    assert lines == digests(sys.executable, WITHOUT_UVLOOP, *IN_EVERY_PROCESS, hash_seed=2)
 
 
 def test_a_slow_packet_is_overtaken_by_its_repetition() -> None:
@@ -86,25 +87,6 @@ def test_a_slow_packet_is_overtaken_by_its_repetition() -> None:
     links = FakeNetwork(world)
     links.weather = Weather(delay_ms=(300.0, 300.0), slow=1.0)
     assert StreamNetwork(world, links).delay_ms((1, 2), random.Random(1)) == SLOWEST_MS
-
-
-def _digest(outcome: Outcome) -> int:
-    assert len(outcome.trace) > 1_000
-    return zlib.crc32("\n".join([*outcome.trace, str(outcome.events)]).encode())
-
-
-def _digest_elsewhere(seed: int, *, hash_seed: str, before: str = "") -> int:
-    """Of the same seed in a process of its own."""
-    code = (
-        f"import io, sys, zlib; {before}"
-        "from ottla.env import logging; from ottla.simulation.cluster import run_seed;"
-        "logging.configure(io.StringIO(), level='error');"
-        f"outcome = run_seed({seed}, trace=True);"
-        "print(zlib.crc32('\\n'.join([*outcome.trace, str(outcome.events)]).encode()))"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return int(done.stdout)
 
 
 @pytest.mark.timeout(300)
@@ -150,6 +132,12 @@ def test_a_planted_bug_of_groups_is_found(name: str, seed: int, message: str, mo
     )
     GROUP_MUTATIONS[name](monkeypatch)
     assert message in (run_seed(seed).violation or "all promises kept")
+
+
+def test_an_undone_mend_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every log directory with descriptors of its own; `make mutants` has the other mends."""
+    TRUST_MUTATIONS["gives_every_directory_its_own_descriptors"](monkeypatch)
+    assert "keeps 9 segments open, and its limit is 8" in (run_seed(2).violation or "all promises kept")
 
 
 def test_a_failing_seed_prints_its_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from starlette.requests import Request
 from ottla.console.errors import ConsoleError
 from ottla.console.oidc import Identity, Provider, ProviderCalls
 from ottla.console.sessions import LoginSession, Sessions
+from ottla.runtime.shared_futures import outcome_of
 from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, GrantedUser, everywhere, granted
 from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import TooManyFailures, WebAccessError, WebUser
@@ -114,7 +115,7 @@ class AccessControl:
             return identity
         if session.renewing is None:
             session.renewing = asyncio.ensure_future(self._renew(token, session, identity))
-        return await asyncio.shield(session.renewing)
+        return await outcome_of(session.renewing)
 
     async def _renew(self, token: str, session: LoginSession, identity: Identity) -> Identity | None:
         provider = self.provider

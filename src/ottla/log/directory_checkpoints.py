@@ -82,9 +82,12 @@ class DirectoryCheckpoints:
                 logs = present()
                 self.write(name, {key: offset for key, offset in self._written[name].items() if key in logs})
 
-    def lower(self, partition: TopicPartition, offset: Offset) -> None:
-        """The partition's log is about to be cut at `offset`: no entry may hold a higher offset."""
+    def lower(self, partition: TopicPartition, offset: Offset, log_start_offset: Offset) -> None:
+        """The partition's log is about to be cut at `offset`: no entry may hold a higher offset, and the entry of the log
+        start none above `log_start_offset`.
+        """
         for name in _NAMES:
-            if self._on_disk[name].get(partition, -1) > offset:
+            highest = log_start_offset if name == LOG_START_OFFSET_CHECKPOINT else offset
+            if self._on_disk[name].get(partition, -1) > highest:
                 written = self._written[name]
-                self.write(name, {**written, partition: min(written.get(partition, offset), offset)})
+                self.write(name, {**written, partition: min(written.get(partition, highest), highest)})

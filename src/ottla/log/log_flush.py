@@ -84,7 +84,10 @@ class LogFlush:
         segments, recovery_point = self._segments, self._offsets.recovery_point
         paths = list(dict.fromkeys([*self._unsynced_paths(), *more_paths]))
         unsynced = segments.between(recovery_point, up_to)
-        new_names = bool(paths)
+        is_cut = self._offsets.is_cut
+        if is_cut and segments.active not in unsynced:
+            unsynced.append(segments.active)
+        new_names = bool(paths) or is_cut
         for segment in unsynced:
             segment.flush_indexes()
             new_names |= segment.base_offset >= recovery_point
@@ -118,8 +121,9 @@ class LogFlush:
         active = self._segments.active
         active.finish_indexes()
         end = self._offsets.log_end_offset
-        if self._offsets.recovery_point == end and (new_snapshot is None or not producers.producers):
-            # The log is synced, and a snapshot of no producers is as good as none.
+        is_synced = self._offsets.recovery_point == end and not self._offsets.is_cut
+        if is_synced and (new_snapshot is None or not producers.producers):
+            # A snapshot of no producers is as good as none.
             return None
         # The offset index only saves time: what a power cut takes from it is found again by reading.
         return self.plan(end, *(active.path(kind) for kind in (TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)))
@@ -144,4 +148,5 @@ class LogFlush:
         offsets = self._offsets
         if offsets.recovery_point >= offsets.log_end_offset:
             return False
-        return now_ms - self.last_flushed_ms >= self._segments.config.flush_ms
+        # A last sync in the future: the wall clock was set back.
+        return not 0 <= now_ms - self.last_flushed_ms < self._segments.config.flush_ms

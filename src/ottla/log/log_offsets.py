@@ -18,6 +18,7 @@ class LogOffsets:
         "first_unstable_offset",
         "generation",
         "high_watermark",
+        "is_cut",
         "log_end_offset",
         "log_start_offset",
         "recovery_point",
@@ -39,6 +40,8 @@ class LogOffsets:
         """A sync has covered everything below this offset; `recovery-point-offset-checkpoint` stores it."""
         self.cleaned_up_to: Offset = 0
         """Compaction has cleaned everything below this offset; `cleaner-offset-checkpoint` stores it."""
+        self.is_cut = False
+        """The files were cut since the last sync: a sync must cover the last segment, also without new records."""
         self.first_unstable_offset = producers.first_unstable_offset()
         """-1 without a transaction that is open or not yet replicated."""
         self.generation = 0
@@ -84,6 +87,7 @@ class LogOffsets:
         self.high_watermark = min(self.high_watermark, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.cleaned_up_to = min(self.cleaned_up_to, offset)
+        self.is_cut = True
         self.generation += 1
 
     def start_over_at(self, offset: Offset, log_start_offset: Offset) -> None:
@@ -91,6 +95,7 @@ class LogOffsets:
         self.log_end_offset = self.recovery_point = offset
         self.log_start_offset = self.high_watermark = log_start_offset
         self.cleaned_up_to = 0
+        self.is_cut = True
         self.generation += 1
 
     def flushed(self, offset: Offset, generation: int) -> None:
@@ -99,3 +104,4 @@ class LogOffsets:
         """
         if generation == self.generation:
             self.recovery_point = max(self.recovery_point, offset)
+            self.is_cut = False

@@ -89,7 +89,8 @@ class LogStore:
         """When the node started: partitions with an entry in a cleaner checkpoint."""
         self._discarded = DiscardedLogs(storage, random)
         self.moves = LogMoves(self._logs, random, self._discarded, self._checkpoint_directory, self._forget_former)
-        self._loaded = False
+        self.loaded = False
+        """Whether `load` has ended: before, the directories are as the last process left them."""
         self._keys = TopicKeys(self.online_directories)
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """The broker epoch of the last clean shutdown, when all directories agree on it."""
@@ -151,7 +152,7 @@ class LogStore:
         for log_dir in self.online_directories():
             follow_cleaner_checkpoint(log_dir, self._logs)
         self._loaded_logs.clear()
-        self._loaded = True
+        self.loaded = True
 
     def _load_directory(
         self, log_dir: LogDirectory, config_for: Callable[[str], TopicConfig], now_ms: TimestampMs
@@ -448,7 +449,7 @@ class LogStore:
         for log, plan in plans:
             if not log.log_dir.offline:
                 log.flushed(plan, now_ms)
-        if self._loaded:
+        if self.loaded:
             self._mark_clean(broker_epoch)
         for log in self._all_logs():
             log.forget()

@@ -68,7 +68,7 @@ class LogTruncation:
         if offset < self._segments.first_base_offset:
             self.start_over_at(offset, offset, now_ms)
             return True
-        self._prepare(offset)
+        self._prepare(offset, offset)
         self._offsets.truncate_to(offset)
         self._epochs.truncate_from_end(offset)
         self.pending = PendingTruncation(offset, everything=False, time_ms=now_ms)
@@ -76,15 +76,15 @@ class LogTruncation:
         return True
 
     def start_over_at(self, offset: Offset, log_start_offset: Offset, now_ms: TimestampMs) -> None:
-        """Empty the log and go on at `offset`."""
-        self._prepare(offset)
-        self._offsets.start_over_at(offset, log_start_offset)
+        """Empty the log and go on at `offset`. A `log_start_offset` above stays on disk: the first batch will hold it."""
+        self._prepare(offset, max(offset, log_start_offset))
+        self._offsets.start_over_at(offset, min(offset, log_start_offset))
         self._epochs.clear()
         self._producers.replace_by(ProducerState(offset))
         self.pending = PendingTruncation(offset, everything=True, time_ms=now_ms)
         self.finish()
 
-    def _prepare(self, offset: Offset) -> None:
+    def _prepare(self, offset: Offset, log_start_offset: Offset) -> None:
         """Write what must be on disk before anything at `offset` or above is replaced: no checkpoint may cover it any
         more.
 
@@ -92,7 +92,7 @@ class LogTruncation:
         compaction from reading what is appended below it.
         """
         self._erasure_notes.forget_above(offset)
-        self._segments.log_dir.checkpoints.lower(self._segments.topic_partition, offset)
+        self._segments.log_dir.checkpoints.lower(self._segments.topic_partition, offset, log_start_offset)
 
     def check_usable(self) -> None:
         """KAFKA_STORAGE_ERROR when the directory is offline, or a truncation still cannot be finished."""

@@ -385,7 +385,9 @@ class PartitionLog:
     def truncate_fully_and_start_at(
         self, offset: Offset, now_ms: TimestampMs, *, log_start_offset: Offset | None = None
     ) -> None:
-        """Empty the log and go on at `offset`: a follower whose leader starts later, or a snapshot was loaded."""
+        """Empty the log and go on at `offset`: a follower whose leader starts later, or whose first batch begins below
+        `log_start_offset`.
+        """
         self._truncation.check_usable()
         with self.log_dir.storage_errors():
             self._truncation.start_over_at(offset, offset if log_start_offset is None else log_start_offset, now_ms)

@@ -121,6 +121,7 @@ def load_partition_log(
     names = tidy(log_dir, directory)
     segments = _find_segments(log_dir, directory, names)
     epochs, epochs_lost = _read_epochs(log_dir, directory, empty=not any(segment.size for segment in segments))
+    size_bytes = sum(segment.size for segment in segments)
     folder = _Folder(
         log_dir=log_dir,
         path=directory,
@@ -166,6 +167,7 @@ def load_partition_log(
         erased=_read_erased(folder, topic_partition.partition, end) if ERASURE_CHECKPOINT in names else (),
     )
     log.producers.expiration_ms = producer_id_expiration_ms
+    log.offsets.is_cut = log.size_bytes < size_bytes
     # Most partitions of a large node are idle: the first append or read opens what it needs.
     log.forget()
     return log

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ottla.model.label_width import fitted_label
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import Topic, TopicTable
 
 NodeColumns = Mapping[str, Sequence[tuple[str, str]]]
 """Node -> names and types of its columns."""
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _LINE = 190, 34, 70, 22, 15
-_MOST_LETTERS = 26
+_MARGINS, _FONT_PX, _COLUMN_PX = 12, 12, 11
 _COLOURS = {
     "topic": "#dbeafe",
     "step": "#fef3c7",
@@ -86,7 +87,7 @@ def svg(pipeline: Pipeline, node_columns: NodeColumns | None = None) -> str:
     lines = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'font-family="sans-serif" font-size="12" role="img"><title>{escape(pipeline.name)}</title>'
+            f'font-family="sans-serif" font-size="{_FONT_PX}" role="img"><title>{escape(pipeline.name)}</title>'
         )
     ]
     for edge in drawn["edges"]:
@@ -102,18 +103,17 @@ def svg(pipeline: Pipeline, node_columns: NodeColumns | None = None) -> str:
 
 def _box(node: Mapping[str, Any], place: tuple[int, int], height: int) -> str:
     x, y = place
-    text = node["label"]
-    label = text if len(text) <= _MOST_LETTERS else "…" + text[1 - _MOST_LETTERS :]
+    label = fitted_label(node["label"], _WIDTH - _MARGINS, _FONT_PX)
     round_ = 17 if node["kind"] == "step" else 4
     rows = [f"{column['name']} {column['type']}" for column in node.get("columns", ())]
-    cut = [row if len(row) <= _MOST_LETTERS else row[: _MOST_LETTERS - 1] + "…" for row in rows]
+    fitted = [fitted_label(row, _WIDTH - 2 * _MARGINS, _COLUMN_PX) for row in rows]
     return (
         f'<g><title>{escape(node["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{height}" rx="{round_}" '
         f'fill="{_COLOURS.get(node["kind"], "#f1f5f9")}" stroke="#334155"/>'
         f'<text x="{x + _WIDTH // 2}" y="{y + 21}" text-anchor="middle">{escape(label)}</text>'
         + "".join(
-            f'<text x="{x + 10}" y="{y + _HEIGHT + 5 + _LINE * number}" font-size="11">{escape(row)}</text>'
-            for number, row in enumerate(cut)
+            f'<text x="{x + _MARGINS}" y="{y + _HEIGHT + 5 + _LINE * number}" font-size="{_COLUMN_PX}">{escape(row)}</text>'
+            for number, row in enumerate(fitted)
         )
         + "</g>"
     )

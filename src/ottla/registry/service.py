@@ -23,6 +23,7 @@ from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import TopicReader, TopicWriter, end_offset, ensure_topic
 from ottla.registry.writer import RegistryWriter
+from ottla.runtime.shared_futures import outcome_of
 
 log = get_logger(__name__)
 
@@ -137,7 +138,7 @@ class Registry:
             if self._search is None:
                 self._search = asyncio.ensure_future(self._find_writer())
                 self._search.add_done_callback(lambda _: setattr(self, "_search", None))
-            await asyncio.shield(self._search)
+            await outcome_of(self._search)
         return self._writer
 
     async def _find_writer(self) -> None:

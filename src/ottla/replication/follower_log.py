@@ -26,14 +26,18 @@ def append(
     log: PartitionLog, batches: Buffer, max_leader_epoch: LeaderEpoch, now_ms: TimestampMs
 ) -> AppendResult | None:
     """Append batches of the leader. After DeleteRecords the leader's log may start inside a batch: an empty log then
-    begins with the whole batch."""
+    begins with the whole batch. Its start stays where it was, or a kill would bring deleted records back."""
     try:
         return log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=max_leader_epoch)
     except UnexpectedAppendOffsetError as error:
         if log.log_end_offset != log.log_start_offset or log.size_bytes:
             raise
-        log.truncate_fully_and_start_at(error.first_offset, now_ms)
-        return log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=max_leader_epoch)
+        start = log.log_start_offset
+        log.truncate_fully_and_start_at(error.first_offset, now_ms, log_start_offset=start)
+        result = log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=max_leader_epoch)
+        log.advance_high_watermark(start)
+        log.advance_log_start_offset(start)
+        return result
 
 
 def truncation_offset(log: PartitionLog, epoch: LeaderEpoch, end_offset: Offset) -> Offset:

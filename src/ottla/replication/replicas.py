@@ -162,7 +162,7 @@ class Replicas:
         for topic_id, indexes in delta.partitions.items():
             self._apply_topic(image.topics_by_id[topic_id], indexes)
         self._checkpoint_removals()
-        for resource, name in delta.configs:
+        for resource, name in sorted(delta.configs):
             if resource == RESOURCE_TOPIC:
                 self._on_topic_config(name)
             elif resource == RESOURCE_BROKER:
@@ -170,7 +170,7 @@ class Replicas:
 
     def _reload(self, image: MetadataImage) -> None:
         """A snapshot replaces records that this node has not replayed: any topic or setting may have changed."""
-        for topic_id in set(self.by_id) - set(image.topics_by_id):
+        for topic_id in [topic_id for topic_id in self.by_id if topic_id not in image.topics_by_id]:
             self._remove_topic(topic_id)
         topics = list(self.by_name)
         for topic in image.topics_by_id.values():
@@ -298,7 +298,7 @@ class Replicas:
 
     def create_missing_logs(self) -> None:
         """Retry the logs that could not be created: the disk may have space again."""
-        for topic_id, index in list(self._missing_logs):
+        for topic_id, index in sorted(self._missing_logs):
             topic = self.context.image.topics_by_id.get(topic_id)
             if topic is None or index not in topic.partitions:
                 self._missing_logs.discard((topic_id, index))

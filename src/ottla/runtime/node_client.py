@@ -22,6 +22,7 @@ from ottla.protocol.framing import FrameDecoder
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.protocol.generated.api_versions_response import ApiVersionsResponse
 from ottla.protocol.primitives import DecodeError, Message, skip_tags
+from ottla.runtime.shared_futures import outcome_of
 from ottla.security.sasl import SaslFailure
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class NodeClient:
             self._connecting = asyncio.ensure_future(self._open())
             self._connecting.add_done_callback(self._on_attempted)
         try:
-            return await asyncio.shield(self._connecting)
+            return await outcome_of(self._connecting)
         except asyncio.CancelledError:
             if self._closed:
                 raise NodeUnavailable("the client is closed") from None

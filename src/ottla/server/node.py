@@ -31,6 +31,7 @@ from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener import Listener, ListenerLimits
 from ottla.runtime.request_memory import RequestMemory
 from ottla.runtime.response_memory import ResponseMemory
+from ottla.runtime.shared_futures import outcome_of
 from ottla.runtime.timers import LoopTimers
 from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
@@ -378,7 +379,7 @@ class Node:
         """Wait until the node cannot continue; returns the reason."""
         if self._failed is None:
             raise RuntimeError("the node was not started")
-        return await asyncio.shield(self._failed)
+        return await outcome_of(self._failed)
 
     # Stop
 

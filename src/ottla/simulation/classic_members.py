@@ -20,10 +20,11 @@ from ottla.protocol.generated.leave_group_request import LeaveGroupRequest, Memb
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import GroupReader, GroupWorld
+from ottla.simulation.group_reader import GroupMember, GroupWorld
 
 if TYPE_CHECKING:
     from ottla.model.ids import Uuid
+    from ottla.replication.fetch_session import Key
 
 SESSION_MS = 2_500
 REBALANCE_MS = 2_500
@@ -32,7 +33,7 @@ _VERSION = Struct(">h")
 _PROTOCOL = "in turn"
 
 
-class ClassicReader(GroupReader):
+class ClassicReader(GroupMember):
     def __init__(self, world: GroupWorld, ledger: GroupLedger, topics: list[str], name: str) -> None:
         super().__init__(world, ledger, name)
         self.epoch = -1
@@ -41,21 +42,10 @@ class ClassicReader(GroupReader):
         self._topology: list[tuple[str, Uuid, int]] = []
         """Of the leader: the topics as they were assigned."""
 
-    async def run(self) -> None:
-        dice = self.world.dice
-        while True:
-            try:
-                if self.epoch < 0:
-                    await self._join()
-                else:
-                    await self._turn()
-            except NodeUnavailable:
-                pass
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < 0.03 and not await self._mishap():
-                return
-
     async def _turn(self) -> None:
+        if self.epoch < 0:
+            await self._join()
+            return
         await self._beat()
         if self.epoch < 0:
             return
@@ -67,7 +57,6 @@ class ClassicReader(GroupReader):
             await self._give_up()
 
     async def _mishap(self) -> bool:
-        """False if the member is gone."""
         dice = self.world.dice
         kind = dice.choice(["pause", "pause", "leave", "die"])
         if kind == "pause":
@@ -141,6 +130,11 @@ class ClassicReader(GroupReader):
         elif response.error_code:
             self._on_error(response.error_code)
         elif self.is_authority:
+            self.ledger.beat(self.name, epoch, self._exchange.sent_ms)
+
+    def check_commit(self, key: Key, epoch: int) -> None:
+        del key
+        if self.is_authority:
             self.ledger.beat(self.name, epoch, self._exchange.sent_ms)
 
     async def _give_up(self) -> None:

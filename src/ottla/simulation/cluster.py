@@ -286,6 +286,7 @@ class SimulatedCluster:
         for promise in self.records.acked:
             if promise.key[0] in image.topics_by_id:
                 self.replicas.kept(promise)
+        self.disks.judge(self.whole)
         self.history.judge()
         if self.transactions.seen or self.transactions.committed:
             self._judge_transactions()

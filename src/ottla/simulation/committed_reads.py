@@ -6,25 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from ottla.model.ids import Offset
 from ottla.protocol.generated.fetch_response import PartitionData
-from ottla.protocol.records import (
-    HEADER_BYTES,
-    ControlType,
-    Record,
-    iterate_records,
-    parse_control_key,
-    parse_header,
-)
+from ottla.protocol.records import ControlType, Record, iterate_records, parse_control_key
+from ottla.protocol.records_header import iterate_batches
 
 
 def committed_batches(data: PartitionData, position: Offset) -> Iterator[tuple[Offset, Iterable[Record]]]:
     """Each whole batch: the offset behind the batch, and its records if the consumer returns them."""
     content = bytes(data.records or b"")
     aborted = sorted((entry.first_offset, entry.producer_id) for entry in data.aborted_transactions or ())
-    at, aborting = 0, set[int]()
-    while at + HEADER_BYTES <= len(content):
-        header = parse_header(content, at)
-        if at + header.size > len(content):
-            return
+    aborting = set[int]()
+    for at, header in iterate_batches(content):
         while aborted and aborted[0][0] <= header.last_offset:
             aborting.add(aborted.pop(0)[1])
         records: Iterable[Record] = ()
@@ -35,4 +26,3 @@ def committed_batches(data: PartitionData, position: Offset) -> Iterator[tuple[O
             records = iterate_records(content, at)
         position = max(position, header.next_offset)
         yield position, records
-        at += header.size

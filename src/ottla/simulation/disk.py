@@ -163,7 +163,8 @@ class FakeDisk:
 
     def list_dir(self, path: str) -> Sequence[str]:
         head = path.rstrip("/") + "/"
-        return sorted({name[len(head) :].split("/", 1)[0] for name in self.files if name.startswith(head)})
+        names = (*self.files, *self.folders)
+        return sorted({name[len(head) :].split("/", 1)[0] for name in names if name.startswith(head)})
 
     def make_dirs(self, path: str) -> None:
         self.folders.add(path)

@@ -7,11 +7,13 @@ the older content that a power cut may bring back:
 - no recovery point and no cleaner's offset is past the end of its log;
 - a start that was acknowledged to DeleteRecords is on disk;
 - all segments of a directory with the marker of a clean stop are synced, and a process that runs has no such marker.
+
+A node keeps no more segments open than its limit allows, over all directories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,8 +31,10 @@ from ottla.log.file_names import (
 from ottla.model.ids import NodeId, Offset, TopicPartition
 from ottla.protocol.records import parse_header
 from ottla.simulation.invariants import Violation
+from ottla.simulation.machine import SEGMENT_FILES
 
 if TYPE_CHECKING:
+    from ottla.log.log_directory import LogDirectory
     from ottla.log.partition_log import PartitionLog
     from ottla.simulation.disk import FakeDisk, FakeFile
     from ottla.simulation.faulty_disk import FaultyDisk
@@ -52,8 +56,9 @@ class DiskInvariants:
         segments = _segments(node.disk)
         if not node.up:
             _check_clean_stop(node, segments)
-        if broker is None or node.replicas is None:
+        if broker is None or not broker.logs.loaded:
             return
+        _check_open_files(node.node_id, broker.logs.directories)
         logs = [*broker.logs.logs().values(), *broker.logs.moves.futures()]
         for directory in broker.logs.online_directories():
             present = [log for log in logs if log.log_dir is directory]
@@ -67,6 +72,18 @@ class DiskInvariants:
             self._check_starts(node, directory.path, served)
             if any(node.disk.former(f"{directory.path}/{CLEAN_SHUTDOWN}")):
                 raise Violation(f"node {node.node_id} runs, and a power cut may mark {directory.path} as clean again")
+
+    def judge(self, nodes: Iterable[WholeNode]) -> None:
+        """At the end: a node goes on with every copy of a log, also with copies that a start found."""
+        for node in nodes:
+            if node.process is None or node.process.broker is None or node.replicas is None:
+                continue
+            moving = {move.partition.topic_partition for move in node.replicas.moves}
+            for copy in node.process.broker.logs.moves.futures():
+                if copy.topic_partition not in moving:
+                    raise Violation(
+                        f"{copy.topic_partition} on node {node.node_id}: no move goes on with {copy.directory}"
+                    )
 
     def _check_starts(self, node: WholeNode, folder: str, logs: list[PartitionLog]) -> None:
         file = node.disk.files.get(f"{folder}/{LOG_START_OFFSET_CHECKPOINT}")
@@ -82,6 +99,13 @@ class DiskInvariants:
                 )
 
 
+def _check_open_files(node: NodeId, directories: list[LogDirectory]) -> None:
+    pools = {id(directory.open_files): directory.open_files for directory in directories}
+    count = sum(len(pool) for pool in pools.values())
+    if count > SEGMENT_FILES:
+        raise Violation(f"node {node} keeps {count} segments open, and its limit is {SEGMENT_FILES}")
+
+
 def _check_clean_stop(node: WholeNode, segments: Segments) -> None:
     for folder in node.spec.rules.data_dirs:
         if f"{folder}/{CLEAN_SHUTDOWN}" not in node.disk.files:
@@ -89,7 +113,7 @@ def _check_clean_stop(node: WholeNode, segments: Segments) -> None:
         for path, files in segments.items():
             if path.startswith(folder + "/") and not path.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
                 for _, file in files:
-                    if file.data and not (file.synced_name and file.synced == file.data):
+                    if file.synced != file.data or (file.data and not file.synced_name):
                         raise Violation(f"node {node.node_id} called {folder} clean, and {file.path} is not synced")
 
 

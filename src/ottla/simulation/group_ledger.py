@@ -15,6 +15,9 @@ from ottla.model.ids import NodeId
 from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
 
+SOME_RECORDS = 20
+"""A group that reads so many records has tried to commit many times."""
+
 
 class AnsweredRequest(NamedTuple):
     """A request and its answer."""
@@ -61,10 +64,22 @@ class GroupLedger:
         """Partition -> its owners, each with the time at which the owner got it, as the members see it."""
         self.void = False
         """The group's own records were lost by an unclean election: nothing is promised any more."""
+        self.commits = 0
+        """Acknowledged commits."""
         self._owners: dict[Key, Ownership] = {}
         self._reserved: dict[Key, Reservation] = {}
         self._assigned: dict[tuple[int, Key], str] = {}
         self._generation: tuple[int, float] = (-1, 0.0)
+        self._deletions = 0
+
+    def in_life(self, deletions: int) -> None:
+        """The group was deleted so often. The next group of the name begins with the first epoch and generation."""
+        if deletions > self._deletions:
+            self._deletions = deletions
+            self._owners.clear()
+            self._reserved.clear()
+            self._assigned.clear()
+            self._generation = (-1, 0.0)
 
     # -------------------------------------------------------------------------------------------- owners, with epochs
 
@@ -91,6 +106,16 @@ class GroupLedger:
 
         Two owners: the same coordinator has confirmed somebody else meanwhile, and has not fenced this member.
         """
+        successor = self._successor(owner, key, exchange)
+        if successor is not None:
+            raise Violation(
+                f"group {self.group_id}: partition {key[1]} has two owners, {successor.owner} since "
+                f"{successor.exchange.received_ms:.0f} and {owner} since {self.held[key][owner]:.0f}"
+            )
+        self._owners[key] = Ownership(owner, exchange)
+
+    def _successor(self, owner: str, key: Key, exchange: AnsweredRequest) -> Ownership | None:
+        """The same coordinator gave the partition to a different member, after `owner` got it and before this request."""
         last = self._owners.get(key)
         since_ms = self.held.get(key, {}).get(owner)
         if (
@@ -102,11 +127,17 @@ class GroupLedger:
             and last.exchange.broker == exchange.broker
             and not self.void
         ):
+            return last
+        return None
+
+    def may_commit(self, owner: str, key: Key, exchange: AnsweredRequest) -> None:
+        """The coordinator accepts a commit of a member. A member that lost the partition to a different member is fenced."""
+        successor = self._successor(owner, key, exchange)
+        if successor is not None:
             raise Violation(
-                f"group {self.group_id}: partition {key[1]} has two owners, {last.owner} since "
-                f"{last.exchange.received_ms:.0f} and {owner} since {since_ms:.0f}"
+                f"group {self.group_id}: {owner} commits an offset of partition {key[1]}, which {successor.owner} owns since "
+                f"{successor.exchange.received_ms:.0f}"
             )
-        self._owners[key] = Ownership(owner, exchange)
 
     def dropped(self, owner: str, keys: Iterable[Key]) -> None:
         """The member has stopped reading these partitions."""
@@ -155,6 +186,7 @@ class GroupLedger:
 
     def committed(self, owner: str, key: Key, offset: int, floor_before: int) -> None:
         """A commit was acknowledged; `floor_before` is the floor when its request was sent."""
+        self.commits += 1
         offsets = self._offsets(key)
         if offset < floor_before and not self.void:
             raise Violation(
@@ -200,6 +232,12 @@ class GroupLedger:
                 f"group {self.group_id}: no member reads {len(unread)} records of partition {key[1]} of {key[0]!r}, "
                 f"from {unread[0]} on; its owners are {sorted(self.held.get(key, ()))}"
             )
+
+    def any_commit(self) -> None:
+        """At the end: members that read commit, too."""
+        count = sum(map(len, self.delivered.values()))
+        if count >= SOME_RECORDS and not self.commits and not self.void:
+            raise Violation(f"group {self.group_id}: {count} records were read, and no commit was ever accepted")
 
     def one_reader(self, key: Key) -> None:
         """At the end: every partition has an owner."""

@@ -14,7 +14,7 @@ from ottla.model.ids import Uuid, new_uuid, uuid_to_str
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import GroupReader, GroupWorld
+from ottla.simulation.group_reader import GroupMember, GroupWorld
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_session import Key
@@ -25,7 +25,7 @@ _LEAVE, _LEAVE_FOR_A_WHILE = -1, -2
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class EpochReader(GroupReader):
+class EpochReader(GroupMember):
     """One process of a consumer. `instance_id` makes it a static member."""
 
     def __init__(
@@ -43,16 +43,8 @@ class EpochReader(GroupReader):
         self._base = name
         self._last_beat_ms = 0.0
 
-    async def run(self) -> None:
-        dice = self.world.dice
-        while True:
-            try:
-                await self._turn()
-            except NodeUnavailable:
-                self._full = True
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < 0.03 and not await self._mishap():
-                return
+    def _missed_answer(self) -> None:
+        self._full = True
 
     async def _turn(self) -> None:
         await self._beat()
@@ -70,7 +62,6 @@ class EpochReader(GroupReader):
     # ------------------------------------------------------------------------------------------------------- mishaps
 
     async def _mishap(self) -> bool:
-        """False if the member is gone."""
         dice = self.world.dice
         kind = dice.choice(["pause", "pause", "leave", "die"])
         if kind == "pause":
@@ -103,6 +94,11 @@ class EpochReader(GroupReader):
             return
         if not response.error_code and self.instance_id is not None and self.is_authority:
             self.ledger.went_away(self.instance_id, keys - self._revoking, self._last_beat_ms + SESSION_MS)
+
+    def check_commit(self, key: Key, epoch: int) -> None:
+        del epoch
+        if self.is_authority:
+            self.ledger.may_commit(self.name, key, self._exchange)
 
     # ----------------------------------------------------------------------------------------------------- heartbeats
 

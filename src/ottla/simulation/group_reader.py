@@ -5,12 +5,16 @@ A member is one coroutine: its requests follow each other, and each has one answ
 
 from __future__ import annotations
 
+import asyncio
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.coordinator.records import GroupKindRecord, GroupMetadataRecord, encode
 from ottla.coordinator.shards import partition_for
 from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.offset_commit_request import (
@@ -23,7 +27,7 @@ from ottla.protocol.generated.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.protocol.records import HEADER_BYTES, parse_header
+from ottla.protocol.records_header import iterate_batches
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import AnsweredRequest, GroupLedger
 from ottla.simulation.records import Read, Records
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 REQUEST_MS = 1_500.0
 _FETCH_BYTES = 8_000
+_MISHAPS = 0.03
+"""How often a turn of a member ends in a mishap, before the end is near."""
 _COORDINATOR_GONE = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
@@ -84,6 +90,16 @@ class GroupWorld(NamedTuple):
             truth = self.truths.get((topic.id, partition_for(group_id, len(topic.partitions))))
         return truth is not None and truth.unclean
 
+    def deletions(self, group_id: str) -> int:
+        """How often a coordinator has deleted the group: a group without members and offsets goes, as with Kafka."""
+        image = self.clients.image
+        topic = image.topics_by_name.get(OFFSETS_TOPIC) if image is not None else None
+        if topic is None:
+            return 0
+        truth = self.truths.get((topic.id, partition_for(group_id, len(topic.partitions))))
+        records = GroupMetadataRecord(group_id, None), GroupKindRecord(ConsumerGroupMetadataKey(group_id), None)
+        return 0 if truth is None else sum(truth.tombstones[encode(record)[0]] for record in records)
+
     def keys(self, names: Collection[str]) -> list[Key]:
         image = self.clients.image
         topics = [image.topics_by_name.get(name) for name in sorted(names)] if image is not None else []
@@ -123,20 +139,22 @@ class GroupReader:
         if self.coordinator is None:
             self.coordinator = await self._find()
         broker, sent_ms = self.coordinator, self.now_ms
-        before = self.world.authority(self.ledger.group_id)
+        group_id = self.ledger.group_id
+        before, deletions = self.world.authority(group_id), self.world.deletions(group_id)
         try:
             response = await self.world.clients.ask(broker, request, version=version, timeout_ms=timeout_ms)
         except NodeUnavailable:
             self.coordinator = None
             raise
-        after = self.world.authority(self.ledger.group_id)
-        self.is_authority = before == broker == after
-        self.ledger.void = self.ledger.void or self.world.is_void(self.ledger.group_id)
+        after = self.world.authority(group_id)
+        self.is_authority = before == broker == after and self.world.deletions(group_id) == deletions
+        self.ledger.in_life(self.world.deletions(group_id))
+        self.ledger.void = self.ledger.void or self.world.is_void(group_id)
         self._exchange = AnsweredRequest(broker, sent_ms, self.now_ms)
         return response
 
     is_authority = False
-    """Whether the last answer came from the newest coordinator."""
+    """Whether the last answer came from the newest coordinator, and the group was the same group all the time."""
 
     async def _find(self) -> NodeId:
         brokers = self.world.clients.brokers()
@@ -171,13 +189,14 @@ class GroupReader:
         request = OffsetCommitRequest(
             self.ledger.group_id, self.epoch, self.member_id, self.instance_id, topics=list(topics.values())
         )
-        unclear = dict(moved)
+        unclear, epoch = dict(moved), self.epoch
         try:
             response = await self.ask_coordinator(request)
             for topic_response in response.topics:
                 for row in topic_response.partitions:
                     key = (topic_response.topic_id, row.partition_index)
                     if not row.error_code:
+                        self.check_commit(key, epoch)
                         ledger.committed(self.name, key, unclear.pop(key), floors[key])
                     elif row.error_code in _REFUSED:
                         unclear.pop(key)
@@ -185,6 +204,9 @@ class GroupReader:
         finally:
             for key, offset in unclear.items():
                 ledger.unclear(key, offset)
+
+    def check_commit(self, key: Key, epoch: int) -> None:
+        """A commit of `epoch` was acknowledged: whether this member may still commit."""
 
     async def find_positions(self) -> None:
         """Where the group goes on reading the partitions that this member got."""
@@ -242,11 +264,7 @@ class GroupReader:
                         self._process(leader, key, bytes(row.records or b""))
 
     def _process(self, leader: NodeId, key: Key, data: bytes) -> None:
-        at = 0
-        while at + HEADER_BYTES <= len(data):
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
+        for _, header in iterate_batches(data):
             position = self.positions[key]
             self.world.records.on_read(Read(leader, key, header.base_offset, header.crc))
             truth = self.world.truths.get(key)
@@ -254,7 +272,6 @@ class GroupReader:
                 self.ledger.polled(self.name, key, position, header.base_offset, header.next_offset)
             self.positions[key] = max(position, header.next_offset)
             self._dirty.add(key)
-            at += header.size
 
     def drop(self, keys: Collection[Key]) -> None:
         """Stop reading these partitions."""
@@ -263,3 +280,30 @@ class GroupReader:
             self.positions.pop(key, None)
             self._dirty.discard(key)
         self.owned -= set(keys)
+
+
+class GroupMember(GroupReader):
+    """One process of a group. Subclasses have the turns and the mishaps of their protocol."""
+
+    async def run(self) -> None:
+        """One process, until the process leaves or dies."""
+        dice = self.world.dice
+        while True:
+            try:
+                await self._turn()
+            except NodeUnavailable:
+                self._missed_answer()
+            await asyncio.sleep(dice.uniform(0.1, 0.35))
+            if not self.world.is_calm() and dice.random() < _MISHAPS and not await self._mishap():
+                return
+
+    @abstractmethod
+    async def _turn(self) -> None:
+        """A heartbeat, and the work between two heartbeats."""
+
+    def _missed_answer(self) -> None:
+        """A request of the turn got no answer."""
+
+    @abstractmethod
+    async def _mishap(self) -> bool:
+        """False if the member is gone."""

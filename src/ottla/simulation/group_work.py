@@ -69,7 +69,7 @@ class GroupWork:
         self._ledger = ledger
         self._truths = truths
         self._pass_hours = pass_hours
-        self._dice = random.Random(clients.world.seed * 41 + 3)  # noqa: S311 - a simulation must be repeatable
+        self._dice = _dice_of(clients.world.seed)
         self._world = GroupWorld(clients, records, truths, self._dice, self._is_calm)
         self.kinds: set[str] = set()
         self.topics: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class GroupWork:
         self._number = 0
 
     def start(self) -> None:
-        self.kinds = {kind for kind, part in _PARTS.items() if self._dice.random() < part}
+        self.kinds = _drawn_kinds(self._dice)
         kinds = self.kinds
         self.topics = (
             *(GROUP_TOPICS if kinds & {"consumers", "classic"} else ()),
@@ -233,6 +233,7 @@ class GroupWork:
         for ledger in self.groups.values():
             ledger.void = ledger.void or self._world.is_void(ledger.group_id)
             self.idle.judge(ledger)
+            ledger.any_commit()
             for key in self._sound(image, GROUP_TOPICS):
                 ledger.one_reader(key)
                 ledger.all_read(key, self.acknowledged.get(key, ()))
@@ -249,6 +250,14 @@ class GroupWork:
         topics = [image.topics_by_name[name] for name in names if name in image.topics_by_name]
         keys = [(topic.id, index) for topic in topics for index in topic.partitions]
         return [key for key in keys if key not in self._truths or not self._truths[key].unclean]
+
+
+def _dice_of(seed: int) -> random.Random:
+    return random.Random(seed * 41 + 3)  # noqa: S311 - a simulation must be repeatable
+
+
+def _drawn_kinds(dice: random.Random) -> set[str]:
+    return {kind for kind, part in _PARTS.items() if dice.random() < part}
 
 
 def _topic(name: str, partitions: int) -> CreatableTopic:

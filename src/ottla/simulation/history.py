@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.records import HEADER_BYTES, crc_matches, parse_header
+from ottla.protocol.records import crc_matches
+from ottla.protocol.records_header import iterate_batches
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.invariants import Violation
 
@@ -29,11 +31,15 @@ if TYPE_CHECKING:
     from ottla.simulation.clients import Clients
     from ottla.simulation.composition import Composition
     from ottla.simulation.records import Promise, Records
-    from ottla.simulation.replica_invariants import ReplicaInvariants, Truth
+    from ottla.simulation.replica_invariants import ReplicaInvariants
 
 POLL_BYTES = 6_000
 UNKNOWN = -1
 EARLIEST = -2
+
+
+Batches = Mapping[int, tuple[int, int, int]]
+"""Base offset -> (last offset, epoch, CRC) of each committed batch."""
 
 
 class Poll(NamedTuple):
@@ -48,6 +54,8 @@ class Polled:
     """What one consumer has of a partition, in the order of its polls."""
 
     position: Offset = 0
+    first: Offset = 0
+    """From here on the consumer read."""
     polls: list[Poll] = field(default_factory=list)
     resets: list[tuple[Offset, Offset]] = field(default_factory=list)
     """The log began behind the position: from where the consumer jumped, and to where."""
@@ -131,16 +139,14 @@ class RecordedHistory:
         if data.error_code:
             polled.replica = UNKNOWN
         elif data.preferred_read_replica != UNKNOWN:
+            if data.records:
+                raise Violation(f"node {broker} sends a consumer to a closer replica, and sends records, too (KIP-392)")
             polled.replica = data.preferred_read_replica
         else:
             self._on_records(broker, polled, bytes(data.records or b""))
 
     def _on_records(self, broker: NodeId, polled: Polled, data: bytes) -> None:
-        at = 0
-        while at + HEADER_BYTES <= len(data):
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
+        for at, header in iterate_batches(data):
             if not crc_matches(data, at, header.size):
                 self.damaged += 1
                 polled.replica = UNKNOWN
@@ -148,7 +154,6 @@ class RecordedHistory:
             if header.last_offset >= polled.position:
                 polled.polls.append(Poll(header.base_offset, header.last_offset, header.crc, broker))
                 polled.position = header.next_offset
-            at += header.size
 
     # ------------------------------------------------------------------------------------------------------------ judging
 
@@ -156,42 +161,48 @@ class RecordedHistory:
         for key, polled in self.polled.items():
             truth = self._replicas.truths.get(key)
             if truth is not None and not truth.unclean and self._replicas.exists(key):
-                self._judge_polls(key, polled, truth)
-                self._judge_order(key, truth)
+                where = f"partition {key[1]} of {key[0]!r}"
+                check_polls(where, polled, truth.batches, self._replicas.ledger.asked_to_delete.get(key, 0))
+                check_order(where, truth.batches, self.sent, self._acknowledged)
 
-    def _judge_polls(self, key: Key, polled: Polled, truth: Truth) -> None:
-        where = f"partition {key[1]} of {key[0]!r}"
-        position = -1
-        for poll in polled.polls:
-            if poll.base <= position:
-                raise Violation(f"{where}: a consumer polled {poll} after offset {position}")
-            position = poll.last
-            if truth.batches.get(poll.base) != (poll.last, truth.batches.get(poll.base, (0, 0, 0))[1], poll.crc):
-                raise Violation(f"{where}: a consumer polled {poll}, but {truth.batches.get(poll.base)} is committed")
-        polls = {poll.base for poll in polled.polls}
-        for base, (last, _, _) in truth.batches.items():
-            is_skipped = any(jump_from <= last < jump_to for jump_from, jump_to in polled.resets)
-            if last < polled.position and base not in polls and not is_skipped:
-                raise Violation(
-                    f"{where}: a consumer is at {polled.position} and never got the batch that is committed at {base}"
-                )
-        for _, start in polled.resets:
-            if start > self._replicas.ledger.asked_to_delete.get(key, 0):
-                raise Violation(f"{where}: a consumer had to begin again at {start}, which no client asked to delete")
 
-    def _judge_order(self, key: Key, truth: Truth) -> None:
-        """From the last offset back: no batch may be sent after the acknowledgement of a batch behind it."""
-        where = f"partition {key[1]} of {key[0]!r}"
-        number = {crc: place for place, crc in enumerate(self.sent)}
-        earliest: tuple[int, int] | None = None
-        seen: dict[int, Offset] = {}
-        for base in sorted(truth.batches, reverse=True):
-            crc = truth.batches[base][2]
-            if crc in seen and crc in number:
-                raise Violation(f"{where}: the batch at {base} is also at {seen[crc]}")
-            seen[crc] = base
-            if earliest is not None and number.get(crc, -1) >= earliest[0]:
-                raise Violation(f"{where}: the batch at {base} was sent after {earliest[1]} was acknowledged")
-            acknowledged = self._acknowledged.get(crc)
-            if acknowledged is not None and (earliest is None or acknowledged < earliest[0]):
-                earliest = (acknowledged, base)
+def check_polls(where: str, polled: Polled, batches: Batches, deleted_to: Offset) -> None:
+    """What one consumer has got of a partition, against the batches that are committed there."""
+    position = -1
+    for poll in polled.polls:
+        if poll.base <= position:
+            raise Violation(f"{where}: a consumer polled {poll} after offset {position}")
+        position = poll.last
+        if batches.get(poll.base) != (poll.last, batches.get(poll.base, (0, 0, 0))[1], poll.crc):
+            raise Violation(f"{where}: a consumer polled {poll}, but {batches.get(poll.base)} is committed")
+    polls = {poll.base for poll in polled.polls}
+    for base, (last, _, _) in batches.items():
+        is_skipped = any(jump_from <= last < jump_to for jump_from, jump_to in polled.resets)
+        if polled.first <= last < polled.position and base not in polls and not is_skipped:
+            raise Violation(
+                f"{where}: a consumer is at {polled.position} and never got the batch that is committed at {base}"
+            )
+    for _, start in polled.resets:
+        if start > deleted_to:
+            raise Violation(f"{where}: a consumer had to begin again at {start}, which no client asked to delete")
+
+
+def check_order(where: str, batches: Batches, sent: Iterable[int], acknowledged: Mapping[int, int]) -> None:
+    """From the last offset back: no batch may be sent after the acknowledgement of a batch behind it.
+
+    `sent` has the CRCs in the order in which the batches were sent first, `acknowledged` has for a CRC how many batches
+    had been sent before its acknowledgement.
+    """
+    number = {crc: place for place, crc in enumerate(sent)}
+    earliest: tuple[int, int] | None = None
+    seen: dict[int, Offset] = {}
+    for base in sorted(batches, reverse=True):
+        crc = batches[base][2]
+        if crc in seen and crc in number:
+            raise Violation(f"{where}: the batch at {base} is also at {seen[crc]}")
+        seen[crc] = base
+        if earliest is not None and number.get(crc, -1) >= earliest[0]:
+            raise Violation(f"{where}: the batch at {base} was sent after {earliest[1]} was acknowledged")
+        acked_after = acknowledged.get(crc)
+        if acked_after is not None and (earliest is None or acked_after < earliest[0]):
+            earliest = (acked_after, base)

@@ -235,6 +235,8 @@ class Loads:
         topic = DeleteRecordsTopic(name, [DeleteRecordsPartition(key[1], offset)])
         response = await self._clients.ask(leader, DeleteRecordsRequest([topic], 3_000))
         result = response.topics[0].partitions[0]
+        if not result.error_code and result.low_watermark < offset:
+            raise Violation(f"{name}-{key[1]}: records before {offset} are deleted, and a replica begins at {result}")
         if not result.error_code and not self._gone(key):
             self._ledger.on_deleted(leader, key, result.low_watermark)
             self._count("records deleted")

@@ -61,6 +61,10 @@ SHORT_LIFE: Mapping[str, str] = {
 the real clock, so that a seed would have another number of events each time."""
 
 
+SEGMENT_FILES = 8
+"""Segments that a node may keep open: fewer than its partitions have, so that files are closed and opened again."""
+
+
 class NoHangups:
     """A simulated socket reports a reset by itself."""
 
@@ -89,7 +93,7 @@ def simulated_machine(loop: SimulatedLoop, disk: FakeDisk, clock: Clock, random:
         watch_loop=lambda _stall_s: None,
         watch_hangups=NoHangups,
         monotonic=loop.time,
-        descriptors=lambda: Descriptors(segments=200, connections=1_000),
+        descriptors=lambda: Descriptors(segments=SEGMENT_FILES, connections=1_000),
         run_all=_in_turn,
     )
 

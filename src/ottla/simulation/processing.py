@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.model.ids import Uuid
@@ -29,18 +29,13 @@ from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.records import (
-    HEADER_BYTES,
-    Record,
-    SimpleRecord,
-    build_batch,
-    iterate_records,
-    parse_header,
-)
+from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
+from ottla.protocol.records_header import iterate_batches
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.committed_reads import committed_batches
 from ottla.simulation.group_reader import REQUEST_MS, GroupWorld
 from ottla.simulation.invariants import Violation
+from ottla.simulation.processing_ledger import Input, ProcessingLedger
 from ottla.simulation.records import ACKS_ALL, PRODUCE_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -57,13 +52,6 @@ _FETCH_BYTES = 20_000
 _MOST_RECORDS = 6
 
 
-class Input(NamedTuple):
-    """One record of the input."""
-
-    key: Key
-    offset: int
-
-
 class Producer(NamedTuple):
     coordinator: NodeId
     id: int
@@ -75,15 +63,11 @@ class Processing:
         self._world = world
         self._is_over = is_over
         self._number = 0
-        self.open: set[int] = set()
-        """Transactions that nobody has asked to commit."""
-        self.aborted: set[int] = set()
-        self.committed: dict[int, list[Input]] = {}
-        """Transactions whose commit was acknowledged."""
-        self.seen: dict[Input, int] = {}
-        """Input record -> the transaction whose output is visible."""
+        self.ledger = ProcessingLedger(OUTPUT)
         self.final: dict[Key, int] | None = None
         """At the end: the committed offsets of the group."""
+        self._ends: dict[Key, int] = {}
+        """Partition of the input -> the offset that the last acknowledged commit of a transaction stored."""
         self._positions: dict[Key, int] = {}
         self._sequences: dict[tuple[Producer, Key], int] = {}
 
@@ -139,7 +123,7 @@ class Processing:
             return True
         self._number += 1
         number = self._number
-        self.open.add(number)
+        self.ledger.open.add(number)
         return await self._transaction(producer, number, inputs, outputs)
 
     async def _transaction(self, producer: Producer, number: int, inputs: list[Input], outputs: list[Key]) -> bool:
@@ -163,15 +147,17 @@ class Processing:
             await asyncio.sleep(dice.uniform(1, 4))
         commit = dice.random() < 0.75
         if commit:
-            self.open.discard(number)
+            self.ledger.open.discard(number)
         request = EndTxnRequest(TRANSACTIONAL_ID, *identity, commit)
         ended = await ask(producer.coordinator, request, version=4)
         if ended.error_code:
             return False
         if commit:
-            self.committed[number] = inputs
+            self.ledger.committed[number] = inputs
+            for record in inputs:
+                self._ends[record.key] = max(self._ends.get(record.key, 0), record.offset + 1)
         else:
-            self.aborted.add(number)
+            self.ledger.aborted.add(number)
         return True
 
     async def _produce(self, producer: Producer, number: int, inputs: list[Input], target: Key) -> bool:
@@ -213,15 +199,33 @@ class Processing:
             return {}
         topic = OffsetFetchRequestTopics(topic_id=keys[0][0], partition_indexes=[key[1] for key in keys])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=[topic])], require_stable=True)
+        ends = dict(self._ends)
         response = await self._world.clients.ask(coordinator, request, timeout_ms=REQUEST_MS)
         if response.groups[0].error_code or self._world.authority(GROUP) != coordinator:
             return {}
         rows = [(topic.topic_id, row) for topic in response.groups[0].topics for row in topic.partitions]
-        return {
+        offsets = {
             (topic_id, row.partition_index): max(row.committed_offset, 0)
             for topic_id, row in rows
             if not row.error_code
         }
+        self._check_stable(offsets, ends)
+        return offsets
+
+    def _check_stable(self, offsets: dict[Key, int], ends: dict[Key, int]) -> None:
+        """A stable offset is at least the offset of every transaction whose commit was acknowledged before the request.
+
+        Only while transactions run: hours pass at the end, and the offsets may expire.
+        """
+        for key, offset in offsets.items():
+            if offset < ends.get(key, 0) and not self._is_void() and not self._is_over():
+                raise Violation(
+                    f"{GROUP} has {offset} as the stable offset of {INPUT}-{key[1]}, after a transaction with offset "
+                    f"{ends[key]} was committed"
+                )
+
+    def _is_void(self) -> bool:
+        return any(truth.unclean for truth in self._world.truths.values())
 
     async def _read_input(self, key: Key, position: int) -> list[Input]:
         leader = self._world.records.leader(key)
@@ -231,7 +235,8 @@ class Processing:
         response = await self._world.clients.ask(leader, request, timeout_ms=REQUEST_MS)
         inputs: list[Input] = []
         for data in (data for topic in response.responses for data in topic.partitions if not data.error_code):
-            for record in _records(bytes(data.records or b"")):
+            content = bytes(data.records or b"")
+            for record in (r for at, _ in iterate_batches(content) for r in iterate_records(content, at)):
                 if record.offset >= position and len(inputs) < _MOST_RECORDS:
                     inputs.append(Input(key, record.offset))
         return inputs
@@ -262,14 +267,7 @@ class Processing:
         number_text, topic_id, index, offset = value.split()
         number = int(number_text)
         record = Input((Uuid(bytes.fromhex(topic_id.decode())), int(index)), int(offset))
-        where = f"{OUTPUT}: the output of transaction {number} for {INPUT}-{record.key[1]} at {record.offset}"
-        if number in self.aborted:
-            raise Violation(f"{where} is read, but the transaction was aborted")
-        if number in self.open:
-            raise Violation(f"{where} is read before the end of its transaction")
-        if record in self.seen:
-            raise Violation(f"{where} is read again: transaction {self.seen[record]} has written it")
-        self.seen[record] = number
+        self.ledger.saw(number, record)
 
     # --------------------------------------------------------------------------------------------------------- the end
 
@@ -288,24 +286,13 @@ class Processing:
             await asyncio.sleep(0.1)
 
     def judge(self) -> None:
-        if any(truth.unclean for truth in self._world.truths.values()):
+        if self._is_void():
             return
         if self.final is None:
             raise Violation(
                 f"{TRANSACTIONAL_ID}: the output or the offsets of {GROUP} do not become stable after healing"
             )
-        for number, inputs in self.committed.items():
-            missing = [record for record in inputs if record not in self.seen]
-            if missing:
-                raise Violation(f"{OUTPUT}: transaction {number} was committed, and {len(missing)} records are missing")
-        for key, committed_offset in self.final.items():
-            outputs = {record.offset for record in self.seen if record.key == key}
-            torn = outputs ^ set(range(committed_offset))
-            if torn:
-                raise Violation(
-                    f"{GROUP} has committed {committed_offset} of {INPUT}-{key[1]}, but the output and this offset "
-                    f"disagree from record {min(torn)} on"
-                )
+        self.ledger.judge(self.final)
 
 
 def _fetch(key: Key, position: int, isolation_level: int) -> FetchRequest:
@@ -314,13 +301,3 @@ def _fetch(key: Key, position: int, isolation_level: int) -> FetchRequest:
         max_bytes=_FETCH_BYTES, min_bytes=1, max_wait_ms=0, session_epoch=-1, isolation_level=isolation_level,
         topics=[FetchTopic(topic_id=key[0], partitions=[partition])],
     )  # fmt: skip
-
-
-def _records(data: bytes) -> Iterator[Record]:
-    at = 0
-    while at + HEADER_BYTES <= len(data):
-        header = parse_header(data, at)
-        if at + header.size > len(data):
-            return
-        yield from iterate_records(data, at)
-        at += header.size

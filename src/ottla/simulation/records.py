@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import SimpleRecord, build_batch, parse_header
+from ottla.protocol.records_header import iterate_batches
 from ottla.replication.fetch_session import Key
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.world import EPOCH_MS
@@ -147,11 +148,6 @@ class Records:
                 self._on_records(place, bytes(data.records or b""))
 
     def _on_records(self, place: tuple[NodeId, Key], data: bytes) -> None:
-        at = 0
-        while at + 61 <= len(data):  # the last batch may be cut off
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                return
+        for _, header in iterate_batches(data):
             self.on_read(Read(place[0], place[1], header.base_offset, header.crc))
             self._positions[place] = max(self._positions.get(place, 0), header.next_offset)
-            at += header.size

@@ -8,11 +8,13 @@ The truth of a partition is the list of batches that a leader has ever reported 
 - A consumer gets only batches of the truth.
 
 Only one event makes a partition's truth void: an unclean election, recorded in the metadata, of a replica that lost
-power since it was last in sync.
+power since it was last in sync. No topic here allows unclean elections, so that this replica must be the last known
+leader of a partition without an ISR (KIP-966).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,6 +61,8 @@ class Truth:
     """Of a compacted topic: offset -> key and value. Each replica compacts its own batches, but the records stay."""
     no_values: set[int] = field(default_factory=set)
     """Offsets of control records, and of records of aborted transactions: compaction may remove them."""
+    tombstones: Counter[bytes | None] = field(default_factory=Counter)
+    """Of a compacted topic: key -> how many tombstones were committed."""
     unclean: bool = False
     _open: dict[int, list[int]] = field(default_factory=dict)
     """Producer -> the records of its open transaction."""
@@ -66,6 +70,7 @@ class Truth:
     def add_records(self, header: BatchHeader, records: list[Record]) -> None:
         """Of a compacted topic."""
         self.records.update((r.offset, (r.key, r.value)) for r in records)
+        self.tombstones.update(r.key for r in records if r.value is None)
         offsets = [record.offset for record in records]
         if header.is_control:
             self.no_values.update(offsets)
@@ -103,6 +108,10 @@ class ReplicaInvariants:
     _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
     """Replicas that lost power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
+    _registrations: dict[Key, PartitionRegistration] = field(default_factory=dict)
+    """The newest that any node has seen."""
+    _forbidden: Violation | None = None
+    """An election that no setting allows."""
 
     def on_acked(self, promise: Promise) -> None:
         """The commit came before its acknowledgement; only the truth of a topic deleted at once may miss it."""
@@ -134,6 +143,7 @@ class ReplicaInvariants:
 
     def _on_partition(self, key: Key, partition: PartitionRegistration, image: MetadataImage) -> None:
         self.ledger.on_replicas(key, partition.replicas)
+        self._check_election(key, partition)
         if partition.leader_recovery_state == RECOVERING:
             truth = self.truths.setdefault(key, Truth())
             if (partition.leader, key) in self._lossy and not truth.unclean:
@@ -151,7 +161,23 @@ class ReplicaInvariants:
                 if node.node_id in partition.isr:
                     self._lossy.discard((node.node_id, key))
 
+    def _check_election(self, key: Key, partition: PartitionRegistration) -> None:
+        """Of two registrations that follow each other."""
+        before = self._registrations.get(key)
+        if before is not None and partition.partition_epoch <= before.partition_epoch:
+            return
+        self._registrations[key] = partition
+        if before is None or partition.partition_epoch != before.partition_epoch + 1:
+            return
+        is_unclean = partition.leader_recovery_state == RECOVERING != before.leader_recovery_state
+        if is_unclean and (before.isr or before.last_known_elr != (partition.leader,)):
+            self._forbidden = Violation(
+                f"partition {key[1]} of {key[0]!r}: no setting allows the unclean election of {partition.leader} after {before}"
+            )
+
     def check(self, touched: Sequence[WholeNode]) -> None:
+        if self._forbidden is not None:
+            raise self._forbidden
         for node in touched:
             replicas = node.replicas
             if replicas is None:
@@ -169,6 +195,7 @@ class ReplicaInvariants:
                     shown = shown_here.get(key)
                     log = partition.log
                     if log.log_dir.offline:
+                        self._last_look(node, key, partition)
                         continue
                     if (
                         shown is not None
@@ -192,6 +219,13 @@ class ReplicaInvariants:
         if not partition.log.log_dir.offline:
             if shown is not None:
                 shown.partition_epoch = _UNKNOWN_EPOCH
+            self._check(node, key, partition)
+
+    def _last_look(self, node: WholeNode, key: Key, partition: Partition) -> None:
+        """In the event that failed its directory, a replica may have committed records before."""
+        shown = self._shown_by(node).get(key)
+        if shown is not None and shown.partition is partition and partition.log.high_watermark > shown.high_watermark:
+            shown.partition_epoch = _UNKNOWN_EPOCH
             self._check(node, key, partition)
 
     def _shown_by(self, node: WholeNode) -> dict[Key, _Shown]:
@@ -349,7 +383,8 @@ def batches(
     """The batches from `start` up to `end`: header, the bytes that hold the batch, and its position there."""
     at = max(start, log.log_start_offset)
     while at < end:
-        piece = log.read(at, READ_BYTES, max_offset=end)
+        # Past the checks of `log.read`: a failed directory can still be read here.
+        piece = log.segments.read(at, READ_BYTES, end, log.log_end_offset, min_one_batch=True)
         if not piece.length:
             break
         data, position = piece.read(), 0

@@ -23,7 +23,7 @@ from ottla.protocol.generated.share_fetch_request import FetchPartition, FetchTo
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import REQUEST_MS, GroupReader, GroupWorld
+from ottla.simulation.group_reader import REQUEST_MS, GroupMember, GroupWorld
 from ottla.simulation.share_ledger import ACCEPT, REJECT, RELEASE, Delivery, ShareLedger
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def read_from_the_start(world: GroupWorld) -> None:
         await asyncio.sleep(0.3)
 
 
-class ShareReader(GroupReader):
+class ShareReader(GroupMember):
     def __init__(self, world: GroupWorld, shares: ShareLedger, name: str, topic: str) -> None:
         super().__init__(world, GroupLedger(SHARE_GROUP), name)
         self.member_id = uuid_to_str(new_uuid(world.dice.randbytes))
@@ -75,16 +75,8 @@ class ShareReader(GroupReader):
         self._got: dict[NodeId, dict[Key, list[int]]] = {}
         """Records that this member has not acknowledged yet."""
 
-    async def run(self) -> None:
-        dice = self.world.dice
-        while True:
-            try:
-                await self._turn()
-            except NodeUnavailable:
-                self._full = True
-            await asyncio.sleep(dice.uniform(0.1, 0.35))
-            if not self.world.is_calm() and dice.random() < 0.03 and not await self._mishap():
-                return
+    def _missed_answer(self) -> None:
+        self._full = True
 
     async def _turn(self) -> None:
         await self._beat()
@@ -103,7 +95,6 @@ class ShareReader(GroupReader):
                 self._end_session(broker)
 
     async def _mishap(self) -> bool:
-        """False if the member is gone."""
         dice = self.world.dice
         kind = dice.choice(["pause", "pause", "leave", "die"])
         if kind == "pause":

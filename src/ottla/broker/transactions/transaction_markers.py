@@ -38,7 +38,7 @@ class BrokerMarkers:
     def write(self, end: EndOfTransaction, partitions: frozenset[TopicPartition], on_written: OnWritten) -> None:
         codes: dict[TopicPartition, ErrorCode] = {}
         by_leader: dict[NodeId, set[TopicPartition]] = {}
-        for tp in partitions:
+        for tp in sorted(partitions):
             registration = self._broker.image.partition(tp.topic, tp.partition)
             if registration is None:
                 codes[tp] = ErrorCode.NONE

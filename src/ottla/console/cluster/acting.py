@@ -27,6 +27,7 @@ from ottla.console.errors import ConsoleError
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from ottla.protocol.generated.create_delegation_token_response import CreateDelegationTokenResponse
+from ottla.runtime.shared_futures import outcome_of
 
 MAX_ACTING = 64
 TOKEN_LIFE_S = 1800.0
@@ -107,7 +108,7 @@ class ActingUsers:
             if making is None:
                 making = self._making[name] = asyncio.ensure_future(self._make(name))
                 making.add_done_callback(lambda _: self._making.pop(name, None))
-            acting = await asyncio.shield(making)
+            acting = await outcome_of(making)
         acting.used = time.monotonic()
         if name in self._users:
             self._users.move_to_end(name)

@@ -17,6 +17,7 @@ from ottla.console.cluster.gateway import Gateway, until_it_shows
 from ottla.console.cluster.history import History
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.errors import ConsoleError
+from ottla.runtime.shared_futures import outcome_of
 
 _SLOW_S = 1.0
 
@@ -65,14 +66,14 @@ class Sampler:
         """A sample that starts after this call: a sample under way may have missed a change that was just made."""
         if self._looking is not None and not self._looking.done():
             with contextlib.suppress(ConsoleError):
-                await asyncio.shield(self._looking)
+                await outcome_of(self._looking)
         return await self._next()
 
     async def _next(self) -> ClusterSnapshot:
         """The sample that is under way, or a new sample; concurrent callers share it."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
-        return await asyncio.shield(self._looking)
+        return await outcome_of(self._looking)
 
     async def look_until(self, seen: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
         """Fresh looks until a change shows, or for a few seconds."""

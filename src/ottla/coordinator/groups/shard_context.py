@@ -20,7 +20,7 @@ from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import new_uuid, uuid_to_str
+from ottla.model.ids import TimestampMs, new_uuid, uuid_to_str
 
 _MAX_TIMINGS = 10_000
 """The limit of remembered group timings; computing the timings of a group again is cheap."""
@@ -80,6 +80,15 @@ class ShardContext:
                 self._timings.clear()
             timings = self._timings[group_id] = consumer_timings(group_id, self.image, self.settings)
         return timings
+
+    def has_passed(self, since_ms: TimestampMs, duration_ms: int) -> bool:
+        """Whether the duration has passed since a wall-clock time that this coordinator or a former coordinator stored.
+
+        A time in the future means that a clock was set back, or that two nodes have different clocks: no group waits until
+        the clock reaches that time again.
+        """
+        now_ms = self.clock.time_ms()
+        return not since_ms <= now_ms < since_ms + duration_ms
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         """The group if it is a classic group."""

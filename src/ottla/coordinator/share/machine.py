@@ -48,11 +48,17 @@ class ShareStateMachine:
     # Requests
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, waiter: Waiter) -> ShareDecision:
-        """A new beginning, also for a share-partition that there is: its deliveries are forgotten."""
+        """A new beginning. With an explicit start offset, an existing share-partition forgets its deliveries.
+
+        Without a start offset, a group asks for a state that may exist already: the answer to its first request was lost, or
+        comes late. By then members may have accepted records, which must stay accepted.
+        """
         self._check_place(key)
         state_before = self.states.get(key)
         if state_before is not None and NO_EPOCH != state_epoch < state_before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        if state_before is not None and start_offset == UNKNOWN_START_OFFSET:
+            return Decision([CoordinatorAnswer(waiter, None)])
         snapshot_epoch = 0 if state_before is None else state_before.snapshot_epoch + 1
         state = initial_state(state_epoch, start_offset, snapshot_epoch, self._clock.time_ms())
         return Decision([CoordinatorAnswer(waiter, None)], [state.snapshot(key)])

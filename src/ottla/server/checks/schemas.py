@@ -22,6 +22,7 @@ from ottla.protocol.records import Record
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem, Validator
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_name, context_of, in_context
+from ottla.runtime.shared_futures import outcome_of
 from ottla.server.checks.check_process import CheckProcess, SchemaText
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class RegistrySchemas:
             if key not in self._loading:
                 task = self._loading[key] = asyncio.ensure_future(self._load(key))
                 task.add_done_callback(lambda _, key=key: self._loading.pop(key, None))  # type: ignore[misc]  # bound now
-        waiting = [asyncio.shield(self._loading[key]) for key in keys]
+        waiting = [outcome_of(self._loading[key]) for key in keys]
         try:
             await asyncio.wait_for(asyncio.gather(*waiting), self._timeout_s)
         except (TimeoutError, ConnectionError) as error:

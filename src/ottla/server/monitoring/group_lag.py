@@ -26,6 +26,7 @@ from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest,
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.protocol.records_header import HEADER_BYTES, BatchHeader, parse_header
+from ottla.runtime.shared_futures import outcome_of
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -87,7 +88,7 @@ class GroupLag:
         if self._broker.clock.monotonic_ms() - self._looked_ms >= _FRESH_MS:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.ensure_future(self._look())
-            await asyncio.shield(self._looking)
+            await outcome_of(self._looking)
         return self._lags
 
     async def _look(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
+from ottla.runtime.shared_futures import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ class ClientView:
         """Ask the next broker, after a pause; callers at the same time share an answer."""
         if self._refresh is None or self._refresh.done():
             self._refresh = asyncio.get_running_loop().create_task(self._ask())
-        await asyncio.shield(self._refresh)
+        await outcome_of(self._refresh)
 
     async def _ask(self) -> None:
         await asyncio.sleep(RETRY_S)

@@ -75,9 +75,8 @@ class RegularExpressions:
         key = regex_key(group.group_id)
         if key in self._context.timers:
             return
-        now_ms = self._context.clock.time_ms()
         last_ms = group.subscriptions.resolved_at_ms
-        if last_ms is not None and now_ms <= last_ms + _MIN_REFRESH_INTERVAL_MS:
+        if last_ms is not None and not self._context.has_passed(last_ms, _MIN_REFRESH_INTERVAL_MS):
             return
         used = group.subscriptions.changed(old, new).regexes
         due = (
@@ -85,7 +84,7 @@ class RegularExpressions:
             or len(used) != len(group.subscriptions.resolved)
             or group.subscriptions.resolved_version < self._context.new_topics_version
             or last_ms is None
-            or now_ms > last_ms + self._context.settings.group_consumer_regex_refresh_interval_ms
+            or self._context.has_passed(last_ms, self._context.settings.group_consumer_regex_refresh_interval_ms)
         )
         if due and used:
             self._context.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))

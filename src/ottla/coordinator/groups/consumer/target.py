@@ -64,7 +64,7 @@ class ConsumerTargetAssignment:
         interval_ms = self._context.consumer_timings(group.group_id).consumer_assignment_interval_ms
         if group.assignment_timestamp_ms == 0 or interval_ms == 0:
             return True
-        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + interval_ms
+        return self._context.has_passed(group.assignment_timestamp_ms, interval_ms)
 
 
 def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, ConsumerMember]:

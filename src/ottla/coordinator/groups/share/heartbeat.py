@@ -155,7 +155,7 @@ class ShareHeartbeat:
         timings = share_timings(group.group_id, self._context.image, self._context.settings)
         if group.assignment_timestamp_ms == 0 or timings.assignment_interval_ms == 0:
             return True
-        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
+        return self._context.has_passed(group.assignment_timestamp_ms, timings.assignment_interval_ms)
 
     def _reconcile(
         self, group: ShareGroup, member: ShareMember, epoch: int, target: Partitions, draft: Draft, *, bumped: bool

@@ -35,13 +35,13 @@ def missing(group: ShareGroup, topics: Iterable[str], context: ShardContext) -> 
     now_ms = context.clock.time_ms()
     retry_ms = context.settings.group_share_initialize_retry_interval_ms
     uninitialized: dict[Uuid, SharedTopic] = {}
-    for name in topics:
+    for name in sorted(topics):
         topic = context.image.topics_by_name.get(name)
         if topic is None:
             continue
         partitions = _partitions(group.initialized, topic.id)
         requested = group.initializing.get(topic.id)
-        if requested is not None and now_ms - requested.since_ms < retry_ms:
+        if requested is not None and not context.has_passed(requested.since_ms, retry_ms):
             partitions |= requested.partitions
         if len(partitions) < len(topic.partitions):
             uninitialized[topic.id] = SharedTopic(name, frozenset(topic.partitions) - partitions, now_ms)
@@ -144,4 +144,4 @@ def _without(topics: Mapping[Uuid, SharedTopic], partitions: Indexes) -> dict[Uu
 
 def _named(topic_ids: Iterable[Uuid], image: MetadataImage) -> dict[Uuid, str]:
     topics = image.topics_by_id
-    return {topic_id: topics[topic_id].name if topic_id in topics else _UNKNOWN for topic_id in topic_ids}
+    return {topic_id: topics[topic_id].name if topic_id in topics else _UNKNOWN for topic_id in sorted(topic_ids)}

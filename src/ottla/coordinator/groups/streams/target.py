@@ -86,7 +86,7 @@ class StreamsTargetAssignment:
     def _is_due(self, group: StreamsGroup, timings: StreamsTimings) -> bool:
         if group.assignment_timestamp_ms == 0 or timings.assignment_interval_ms == 0:
             return True
-        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
+        return self._context.has_passed(group.assignment_timestamp_ms, timings.assignment_interval_ms)
 
     def _compute(
         self,
