@@ -329,7 +329,7 @@ def test_fail_names_the_expectation_the_record_and_the_row(spark, topics, commit
 def finished(expectations, observed):
     """A query with the progress of one batch."""
     progress = {"timestamp": "2026-11-19T10:00:00.000Z", "numInputRows": 5, "batchId": 0, "observedMetrics": observed}
-    query = SimpleNamespace(lastProgress=progress, recentProgress=[progress], isActive=False)
+    query = SimpleNamespace(lastProgress=progress, recentProgress=[progress], isActive=False, id="q")
     running = Running(name="shop/totals", step=SimpleNamespace(name="totals"), start=None, query=query)
     running.expectations = expectations_of(
         shop("shop", topic("out"), *expectations, quarantine="bad").steps[0].function

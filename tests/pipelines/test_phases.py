@@ -31,7 +31,9 @@ def batch(number: int, read: int, latest: int, rate: float = 10.0) -> dict[str, 
 
 
 def query(*batches: dict[str, Any], active: bool = True) -> SimpleNamespace:
-    return SimpleNamespace(isActive=active, lastProgress=batches[-1] if batches else None, recentProgress=list(batches))
+    return SimpleNamespace(
+        id="q", isActive=active, lastProgress=batches[-1] if batches else None, recentProgress=list(batches)
+    )
 
 
 def running(*batches: dict[str, Any], **facts: Any) -> Running:

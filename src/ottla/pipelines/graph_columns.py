@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -17,6 +18,18 @@ from ottla.pipelines.reasons import called, plain_reason
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+
+def columns_of(pipelines: Sequence[Pipeline]) -> dict[str, NodeColumns]:
+    """By name of the pipeline, from a small session on this machine that ends with the call."""
+    from ottla.pipelines.reset import local_session
+
+    settings = build.RunSettings(bootstrap_servers="127.0.0.1:9092", checkpoints="")
+    session = local_session({})
+    try:
+        return {pipeline.name: node_columns(session, pipeline, settings) for pipeline in pipelines}
+    finally:
+        session.stop()
 
 
 def node_columns(spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> NodeColumns:

@@ -268,27 +268,16 @@ def list_(output: str, state: str | None) -> None:
 @output_option("svg", "json")
 def graph(file: str, name: str | None, with_columns: bool, output: str) -> None:  # noqa: FBT001 - click passes flags so
     """Draw the graph of steps, topics and tables as SVG."""
-    from ottla.pipelines.graph import graph as as_json
-    from ottla.pipelines.graph import svg
+    from ottla.pipelines import graph as drawing
 
-    pipelines = pick(file, name)
-    columns = _columns(pipelines) if with_columns else {}
+    pipelines, columns = pick(file, name), dict[str, "NodeColumns"]()
+    if with_columns:
+        from ottla.pipelines.graph_columns import columns_of
+
+        columns = columns_of(pipelines)
     for pipeline in pipelines:
-        of_nodes = columns.get(pipeline.name)
-        click.echo(svg(pipeline, of_nodes) if output == "svg" else json.dumps(as_json(pipeline, of_nodes)))
-
-
-def _columns(pipelines: list[Pipeline]) -> dict[str, NodeColumns]:
-    from ottla.pipelines.build import RunSettings
-    from ottla.pipelines.graph_columns import node_columns
-    from ottla.pipelines.reset import local_session
-
-    settings = RunSettings(bootstrap_servers="127.0.0.1:9092", checkpoints="")
-    session = local_session({})
-    try:
-        return {pipeline.name: node_columns(session, pipeline, settings) for pipeline in pipelines}
-    finally:
-        session.stop()
+        drawn = columns.get(pipeline.name)
+        click.echo(drawing.svg(pipeline, drawn) if output == "svg" else json.dumps(drawing.graph(pipeline, drawn)))
 
 
 @pipeline.command()
