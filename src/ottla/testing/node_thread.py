@@ -142,13 +142,18 @@ class NodeThread:
         self._properties["listeners"] = ",".join(map(str, endpoints))
 
     def pause(self) -> None:
-        """Stop the thread of the node, as SIGSTOP stops a process: connections stay open and get no answer."""
+        """Stop the thread of the node, as SIGSTOP stops a process: connections stay open and get no answer. Returns when the
+        thread stands still.
+        """
         if self.loop is None or self._node is None:
             raise RuntimeError(f"node {self.node_id} is not running")
-        if self._resume is None:
-            self._resume = threading.Event()
-            self.loop.call_soon_threadsafe(self._resume.wait)
-            self._clock.stand_still(self.loop)
+        if self._resume is not None:
+            return
+        self._resume, standing = threading.Event(), threading.Event()
+        self.loop.call_soon_threadsafe(_stand_still, standing, self._resume)
+        self._clock.stand_still(self.loop)
+        if not standing.wait(STOP_TIMEOUT_S):
+            raise TimeoutError(f"node {self.node_id} did not stand still in {STOP_TIMEOUT_S:g} s")
 
     def resume(self) -> None:
         if self._resume is not None:
@@ -226,3 +231,8 @@ class NodeThread:
     def _open_storage(self, config: BrokerConfig) -> Storage:
         storage = open_storage(config)
         return storage if config.encrypts_at_rest else cast("Storage", FillableStorage(storage, self.space))
+
+
+def _stand_still(standing: threading.Event, resume: threading.Event) -> None:
+    standing.set()
+    resume.wait()
