@@ -158,7 +158,7 @@ def test_the_lag_has_partitions_that_a_group_never_read(broker):
 
 
 def transaction(broker: Broker, topic: str, *values: bytes, commit: bool = True) -> Producer:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic, "log_level": 2})
     producer.init_transactions(60)
     producer.begin_transaction()
     for value in values:
