@@ -55,8 +55,8 @@ def _properties(bootstrap_servers: str | None, settings: Settings | None) -> dic
     """The settings as text. The servers are the argument, else the setting, else OTTLA_BOOTSTRAP_SERVERS."""
     properties = {name: _text(name, value) for name, value in (settings or {}).items()}
     other_name = properties.pop(_SAME_SERVERS, None)
-    stated = bootstrap_servers or properties.get(_SERVERS) or other_name or os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
-    return {**properties, _SERVERS: stated or DEFAULT_SERVERS}
+    servers = bootstrap_servers or properties.get(_SERVERS) or other_name or os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
+    return {**properties, _SERVERS: servers or DEFAULT_SERVERS}
 
 
 def _text(name: str, value: object) -> str:

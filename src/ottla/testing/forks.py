@@ -1,7 +1,7 @@
 """The sockets of a node in a forked child: the child gives up its copies at once.
 
-Otherwise a child that a test forked keeps the listening socket and the connections of a node open after the test has
-killed the node: clients would wait instead of reconnecting, and a restart would find its port in use.
+Otherwise a forked child keeps the listening socket and the connections of a node open after a test has killed the node.
+Clients would wait instead of reconnecting, and a restart would find its port in use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Consumer groups of a test: how far a group is behind, and waiting until the group has caught up.
 
 Kafka's tools, and Ottla's, count a group's lag up to the end of the log. The test kit counts up to the last record that a
-reader of committed records gets: the end markers of transactions, aborted records and open transactions behind that record
-are nothing that a group can read, and not every client commits an offset behind them.
+reader of committed records gets. The end markers of transactions, aborted records and open transactions behind that record
+do not count: no group can read them, and not every client commits an offset behind them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ottla.model.errors import KafkaError
 from ottla.protocol.offset_timestamps import LATEST
 
 _LOOK_S = 0.02
+_PATIENCE_S = 5.0
+"""How long a leader may take; without its answer the lag counts up to the end of the log."""
 _SPAN = 500
 """Offsets before the end that are read first in the search of the last record."""
 Partition = tuple[str, int]
@@ -61,7 +63,8 @@ class RecordEnds:
 
     def behind(self, begins: Mapping[Partition, int]) -> dict[Partition, int]:
         """For each partition the offset behind its last record, or `begin` if there is no record from `begin` on."""
-        stable = list_offsets(self._cluster, dict.fromkeys(begins, LATEST), read_committed=True)
+        latest = dict.fromkeys(begins, LATEST)
+        stable = list_offsets(self._cluster, latest, read_committed=True, patience_s=_PATIENCE_S, leaderless=True)
         ends: dict[tuple[Partition, int, int], int] = {}
         for where, begin in begins.items():
             answer = stable.get(where)
@@ -84,7 +87,7 @@ class RecordEnds:
         return begin
 
 
-def group_lag(cluster: Cluster, group: str, topic: str | None = None, ends: RecordEnds | None = None) -> LagReport:
+def group_lag(cluster: Cluster, group: str, topic: str | None, ends: RecordEnds) -> LagReport:
     """All partitions of the topics of the group, or of `topic`, also those without a commit."""
     try:
         members = describe_group(cluster, group).members
@@ -98,7 +101,7 @@ def group_lag(cluster: Cluster, group: str, topic: str | None = None, ends: Reco
     owned = set(leaders_of(cluster, topics)) if topics else set()
     lags = partition_lags(cluster, committed, owned)
     begins = {where: end - lag.records for where, (end, lag) in lags.items() if lag.records}
-    for where, end in (ends or RecordEnds(cluster)).behind(begins).items():
+    for where, end in ends.behind(begins).items():
         lags[where] = end, replace(lags[where][1], records=max(0, end - begins[where]))
     return LagReport(group=group, lags=lags, members=len(members))
 
