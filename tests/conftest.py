@@ -38,9 +38,12 @@ settings.load_profile("ottla")
 
 @pytest.fixture(scope="session", autouse=True)
 def state_of_pipelines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Pipelines and connectors that a test starts without a state folder use neither the home nor the working directory."""
+    """Pipelines and connectors that a test starts without a state folder use neither the home nor the working directory. No
+    test follows a profile of the person who runs the tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTTLA_STATE", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("OTTLA_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
         yield
 
 

@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SPARK_FORMATS = {"pyspark_ottla", *(f"pyspark_ottla_{name}" for name in ("delta", "files", "iceberg", "sql"))}
 ARROW = {"tables", "connect", "pipelines", *SPARK_FORMATS}
 HOSTED = {
-    "pyspark": {"pipelines", "demo", *SPARK_FORMATS},
+    "pyspark": {"pipelines", "demo", "examples", *SPARK_FORMATS},
     "py4j": {"pipelines"},
     "pytest": {"testing"},
     "polars": {"frames"},

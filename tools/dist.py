@@ -72,7 +72,12 @@ def check(folder: Path) -> None:
     strangers = [name for name in (*names, *packed) if any(part in f"/{name}" for part in FORBIDDEN)]
     if strangers:
         raise DistError(f"files that have no place in a release: {', '.join(strangers[:5])}")
-    for needed in ("ottla/py.typed", "ottla/console/static/", "ottla/console/templates/"):
+    for needed in (
+        "ottla/py.typed",
+        "ottla/console/static/",
+        "ottla/console/templates/",
+        "ottla/examples/films/pipeline.py",
+    ):
         if not any(name.startswith(needed) for name in names):
             raise DistError(f"{wheel.name} has no {needed}")
 

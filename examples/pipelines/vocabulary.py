@@ -1,6 +1,11 @@
 """The vocabulary of Kafka Streams, each word as a function from DataFrame to DataFrame.
 
-Run it: `ottla pipeline run examples/pipelines/vocabulary.py --once`. The folder of the tables is OTTLA_TABLES or `tables`.
+With a log on port 9092 (`ottla up`), from the folder of the checkout:
+
+    python examples/pipelines/vocabulary_feed.py localhost:9092
+    ottla pipeline run examples/pipelines/vocabulary.py --once
+
+The folder of the tables is OTTLA_TABLES, or `tables`.
 tests/pipelines/test_vocabulary.py compares what each step writes with pandas.
 """
 

@@ -183,6 +183,19 @@ def test_a_strange_manifest_is_refused(source: Broker, tmp_path: Path, path: tup
     assert "is not the manifest of a backup" in call("backup", "verify", str(tmp_path), code=1)
 
 
+def test_a_manifest_cannot_ask_for_endless_fillers(source: Broker, tmp_path: Path) -> None:
+    """100,000,000,000 offsets before the first record would be a million requests."""
+    with cluster_of(source) as cluster:
+        create_backup(cluster, BackupStore(str(tmp_path)))
+    for name in ("start", "end"):
+        changed(tmp_path, lambda tree, name=name: _set(tree, *_PARTITION, name, 10**11))
+    where = ["-b", source.bootstrap_servers]
+    refusal = call("backup", "restore", str(tmp_path), *where, code=1)
+    assert "-0 at 100,000,000,000), and --max-filler-records is 10,000,000,000" in refusal
+    refusal = call("backup", "restore", str(tmp_path), "--max-filler-records", str(10**11), *where, code=1)
+    assert "the cluster has" in refusal
+
+
 def test_a_nested_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / "backups").mkdir()
     (tmp_path / "backups" / "9.json").write_text("[" * 200_000)

@@ -24,6 +24,7 @@ WITHOUT = {
     "pipeline serve": "a server",
     "registry": "a server",
     "server start": "a server",
+    "example": "runs until its summary: what people watch",
     "shims": "writes files",
     "top": "a screen; `cluster status` and `group list` have the values",
     "up": "servers",

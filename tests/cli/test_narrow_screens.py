@@ -51,12 +51,40 @@ def test_cluster_status(screen: io.StringIO) -> None:
     }  # fmt: skip
     report = {
         "cluster_id": "MkU3OEVBNTcwNTJENDM2Qg", "healthy": False, "nodes": [node], "partitions": LARGE,
-        "under_replicated": [LONG], "without_leader": [], "moving": [],
+        "under_replicated": [LONG], "without_leader": [], "moving": [], "restoring": [],
     }  # fmt: skip
     status_table(report)
     shown = screen.getvalue()
     assert {str(LARGE), str(LARGE - 1), node["address"], "eu-west-1a"} <= set(shown.split())
     assert "…" not in shown
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_listing_that_does_not_fit_is_blocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """`topic list` is 45 columns wide with one short topic."""
+    monkeypatch.setattr(output, "_screen_width", lambda: width)
+    rows = [{"topic": "t", "partitions": LARGE, "replicas": 3, "under-replicated": 0}]
+    output.show(rows, "table")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0] == ("row 1" if width == 40 else "TOPIC  PARTITIONS     REPLICAS  UNDER-REPLICATED")
+    assert str(LARGE) in " ".join(lines).split()
+
+
+def test_cluster_status_at_40_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    for module in (output, tables):
+        monkeypatch.setattr(module, "console", lambda: Console(file=shown, width=40))
+    node = {"id": 1, "state": "up", "address": "127.0.0.1:9092", "rack": "", "replicas": 1, "leaders": 1}
+    report = {
+        "cluster_id": "MkU3OEVBNTcwNTJENDM2Qg", "healthy": False, "nodes": [node], "partitions": 61, "restoring": ["2026-1"],
+        "under_replicated": ["orders-0", "orders-1", "orders-2"], "without_leader": [], "moving": [],
+    }  # fmt: skip
+    status_table(report)
+    assert max(map(len, shown.getvalue().splitlines())) <= 40
+    assert "a restore of 2026-1 has not ended" in " ".join(shown.getvalue().split())
 
 
 def test_quorum(screen: io.StringIO) -> None:

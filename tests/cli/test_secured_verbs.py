@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from ottla.cli.backup.manifest import Manifest
+from ottla.cli.backup.store import BackupStore
 from ottla.cli.commands import ottla
+from ottla.cli.options import reachability
 from ottla.testing import Broker
+from tests.cli.test_json_of_every_verb import CALLS, VERBS
 from tests.security.secured import (
     ADMIN_PASSWORD,
     PASSWORD,
@@ -22,6 +27,14 @@ from tests.security.secured import (
 )
 
 pytestmark = pytest.mark.timeout(120)
+PIPELINE = """
+from ottla.pipelines import Pipeline, topic
+p = Pipeline("p")
+
+@p.step(reads={"rows": topic("t", value="text")}, writes=topic("u", value="text"))
+def copy(rows):
+    return rows
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,25 +78,61 @@ def test_consume_without_a_group_needs_no_right_on_a_group(broker: Broker) -> No
     assert "Group authorization failed" in call("consume", "read", "-g", "g", "-e", *alice, code=1).output
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("consume", "read", "-e"),
-        ("consume", "read", "-e", "-g", "g"),
-        ("produce", "read", "x"),
-        ("topic", "list"),
-        ("group", "list"),
-        ("export", "read", "out.jsonl"),
-        ("bench", "-n", "500"),
-        ("top", "--count", "1"),
-        ("sql", "select * from read"),
-    ],
-    ids=lambda words: " ".join(words[:1]),
+ELSEWHERE = {
+    "pipeline repartition": "reads its checkpoint first",
+    "pipeline reset": "reads its checkpoint first",
+    "pipeline switch": "reads its checkpoint first",
+    "profile set": "stores an address",
+    **{verb: "asks the registry only" for verb in VERBS if verb.startswith("schema ")},
+}
+WORDS = {
+    **CALLS,
+    "bench": "-n 500",
+    "cluster reassign": "t --factor 1",
+    "connect run": "connector.yaml --once",
+    "console": "--listen 127.0.0.1:0",
+    "consume": "t -e -g g",
+    "pipeline backfill": "pipe.py",
+    "pipeline run": "pipe.py --once",
+    "pipeline start": "pipe.py",
+    "registry": "--listen 127.0.0.1:0 --alone",
+    "sql": "'select * from t'",
+    "top": "--count 1",
+}
+CONNECTING = sorted(
+    verb
+    for verb, command in VERBS.items()
+    if any("-b" in option.opts for option in command.params) and verb not in ELSEWHERE
 )
-def test_a_wrong_password_is_refused_by_name(broker: Broker, words: tuple[str, ...], tmp_path: Path) -> None:
-    """A time-out is a different sentence."""
-    words = tuple(str(tmp_path / word) if word == "out.jsonl" else word for word in words)
-    assert "Authentication failed" in call(*words, *login(broker, "alice", "wrong"), code=1).output
+
+
+def test_every_verb_that_connects_has_a_profile() -> None:
+    assert [verb for verb in CONNECTING if not any("--profile" in option.opts for option in VERBS[verb].params)] == []
+    assert len(CONNECTING) > 40
+
+
+@pytest.mark.parametrize("verb", CONNECTING)
+def test_a_wrong_password_is_refused_by_name(
+    broker: Broker, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: a time-out is a different sentence. The login comes from a profile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OTTLA_CONSOLE_REGISTRY", "")
+    (tmp_path / "t.jsonl").write_text('{"value": "x"}\n')
+    (tmp_path / "pipe.py").write_text(PIPELINE)
+    (tmp_path / "connector.yaml").write_text("name: c\nconnector.class: file-source\nfile: t.jsonl\ntopic: t\n")
+    if verb == "backup restore":
+        BackupStore("backups").save(Manifest(name="9", cluster_id="c", complete=True))
+    call("profile", "set", "wrong", *login(broker, "alice", "wrong"))
+    words = [*verb.split(), *shlex.split(WORDS[verb]), "--profile", "wrong"]
+    assert "Authentication failed" in call(*words, code=1).output
+
+
+def test_a_broker_that_is_too_slow_for_the_doctor_has_refused_the_login(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reachability, "_DIAGNOSIS_S", 0.0)
+    assert "Authentication failed" in call("topic", "list", *login(broker, "alice", "wrong"), code=1).output
 
 
 def test_a_user_gets_the_mechanism_of_the_brokers_and_is_tried(broker: Broker) -> None:

@@ -24,8 +24,9 @@ from ottla.connect.transactions import Transactions
 from ottla.connect.worker import run_connector
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.history import History
+from ottla.console.lineage import find_listeners, gather
 from ottla.console.pages.overview import concerns
-from ottla.model.marker_groups import MARKER_TOPIC, is_marker_group
+from ottla.model.marker_groups import MARKER_TOPIC, connector_writer, is_marker_group
 from ottla.model.user_error import UserError
 from ottla.tables.query import topic_table
 from ottla.testing import Broker
@@ -119,6 +120,29 @@ def test_markers_are_no_lag_and_stand_in_no_list(client, http_port):
     assert any('group="reader"' in line for line in lag)
     assert not any(QUERY in line for line in lag)
     assert set(forget_markers(client, QUERY)) == {earlier, f"ottla-markers-{QUERY}"}
+
+
+def test_a_writer_and_its_groups_are_drawn_as_the_pipeline(client, http_port):
+    """The group of its markers is hidden, and the group of its input positions is no reader of its own."""
+    with ExactlyOnce(client, QUERY, 0, 0, "drawn") as attempt:
+        attempt.write(records("drawn", *"ab"))
+    with ExactlyOnce(client, "mirror.in-0", 0, 0, "copied", writer=connector_writer("mirror")) as attempt:
+        attempt.write(records("copied", *"ab"))
+    for group, topic in (("shop.large", "copied"), ("connect-mirror", "drawn"), ("people", "drawn")):
+        commit(client, group, topic, 1)
+    pipelines = [
+        {"name": "shop", "outputs": ["topic:drawn"], "queries": [{"name": "shop/large", "id": QUERY}]},
+        {"name": "mirror", "kind": "connector", "outputs": ["topic:copied"]},
+    ]
+    with observe.connected(client["bootstrap.servers"]) as cluster:
+        snapshot = collect(cluster)
+        drawn = gather(snapshot, find_listeners(cluster, snapshot), pipelines).of({"drawn", "copied"})
+        alone = gather(snapshot, find_listeners(cluster, snapshot)).of({"drawn", "copied"})
+    looking = {"adminclient-1"}  # `collect` reads the times of unread records
+    assert drawn.producers == {"pipeline shop", "connector mirror"}
+    assert drawn.consumers - looking == {"pipeline shop", "connector mirror", "group people"}
+    assert alone.producers == {f"ottla-{QUERY}", "ottla-connector-mirror"}
+    assert not any("markers" in reader for reader in alone.consumers)
 
 
 def invoke(command, verb, client, *words):

@@ -10,25 +10,19 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 import yaml
 
-from ottla.cli.doctor.security import check_settings
-from ottla.env.config.load import load
-from ottla.env.config.properties import parse_properties
 from ottla.server.monitoring.exposition import METRICS
 from tests.support.debian import debian_command
 from tests.support.hadolint import hadolint
-from tests.support.helm import helm
 from tests.support.kafka_jars import Unavailable
 from tests.support.ports import free_ports
 from tests.support.whole_answers import whole
@@ -124,116 +118,6 @@ def test_systemd_finds_little_exposed(unit: str) -> None:
     if found is None:
         pytest.skip(f"this systemd-analyze knows no --offline: {done.stderr.strip()[:100]}")
     assert float(found[1]) <= 1.5, done.stdout
-
-
-def test_the_chart_parses() -> None:
-    chart = DEPLOY / "helm/ottla"
-    assert yaml.safe_load((chart / "Chart.yaml").read_text())["apiVersion"] == "v2"
-    values = yaml.safe_load((chart / "values.yaml").read_text())
-    used = {
-        name
-        for template in (chart / "templates").glob("*.yaml")
-        for name in re.findall(r"\.Values\.(\w+)", template.read_text())
-    }
-    assert used <= set(values)
-
-
-@pytest.mark.interop
-@pytest.mark.timeout(240)
-def test_helm_takes_the_chart_and_its_nodes_could_start() -> None:
-    try:
-        program = helm()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    chart = str(DEPLOY / "helm/ottla")
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *words], capture_output=True, text=True, timeout=60, check=False)
-
-    cluster = ("--set", "clusterId=MkU3OEVBNTcwNTJENDM2Qk")
-    linted = run("lint", "--strict", chart, *cluster, *OPEN)
-    assert linted.returncode == 0, linted.stdout + linted.stderr
-    for given, message in REFUSED.items():
-        refused = run("template", "log", chart, *given)
-        assert refused.returncode != 0
-        assert message in refused.stderr
-    for nodes in (1, 3):
-        for mode in (OPEN, SECURED):
-            more = ("--set", f"nodes={nodes}", "--set-string", "properties.num\\.partitions=7", *MAPPED)
-            made = run("template", "log", chart, *cluster, *mode, *more)
-            assert made.returncode == 0, made.stderr
-            parts = [part for part in yaml.safe_load_all(made.stdout) if part]
-            assert {"Service", "StatefulSet", "Deployment", "NetworkPolicy"} <= {part["kind"] for part in parts}
-            check_pods(parts)
-            check_nodes(parts, nodes, secured=mode is SECURED)
-
-
-OPEN = ("--set", "allowOpen=true")
-SECURED = (
-    "--set", "tls.existingSecret=t", "--set", "auth.existingSecret=a", "--set", "encryption.existingSecret=e",
-    "--set", "metrics.existingSecret=m", "--set", "console.usersSecret=u", "--set", "console.clientSecret=c",
-)  # fmt: skip
-REFUSED: dict[tuple[str, ...], str] = {
-    OPEN: "clusterId is needed",
-    (): "set tls.existingSecret and auth.existingSecret, or allowOpen=true",
-    ("--set", "tls.existingSecret=t", "--set", "auth.existingSecret=a"): "set console.usersSecret",
-    (*OPEN, "--set-string", "properties.ssl\\.key\\.password=x"): "properties.ssl.key.password is a secret",
-}
-RULE = "RULE:^CN=(.*?)$/$1/L"
-MAPPED = ("--set-string", f"properties.ssl\\.principal\\.mapping\\.rules={RULE}")
-AUTH = """\
-listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_node="p";
-super.users=User:node
-"""
-
-
-def check_pods(parts: list[dict[str, Any]]) -> None:
-    """The restricted Pod Security Standard, limits, and no token of the API server."""
-    pods = [part["spec"]["template"]["spec"] for part in parts if part["kind"] in ("StatefulSet", "Deployment")]
-    assert len(pods) == 2
-    for pod in pods:
-        assert pod["automountServiceAccountToken"] is False
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        mounted = {volume["name"] for volume in pod["volumes"]} | {"data"}
-        for container in pod["containers"]:
-            inside = container["securityContext"]
-            assert inside["allowPrivilegeEscalation"] is False
-            assert inside["readOnlyRootFilesystem"] is True
-            assert inside["capabilities"] == {"drop": ["ALL"]}
-            assert container["resources"]["limits"]["memory"]
-            assert {mount["name"] for mount in container["volumeMounts"]} <= mounted
-    console = next(part for part in parts if part["metadata"]["name"] == "log-console" and part["kind"] == "Deployment")
-    words = console["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert ("--allow-open" in words) != ("--users=/etc/ottla/users/users" in words)
-
-
-def check_nodes(parts: list[dict[str, Any]], nodes: int, *, secured: bool) -> None:
-    properties = node_properties(next(part for part in parts if part["kind"] == "StatefulSet"), secured=secured)
-    config = load(properties)
-    assert len(config.controller_quorum_voters) == nodes
-    assert config.num_partitions == 7
-    assert properties["ssl.principal.mapping.rules"] == RULE, "the pod's shell leaves values as they are"
-    errors = {one.name for one in check_settings(properties, "chart") if one.level == "error"}
-    assert errors == (set() if secured else {"open-listener", "no-acls", "open-http"})
-    if secured:
-        assert config.encrypts_at_rest
-
-
-def node_properties(stateful_set: dict[str, Any], *, secured: bool) -> dict[str, str]:
-    """The server.properties that the first pod writes for itself, by its own shell."""
-    script: str = stateful_set["spec"]["template"]["spec"]["containers"][0]["args"][0]
-    written = script.partition("ottla storage format")[0].replace("cat /etc/ottla/tls/", "true /etc/ottla/tls/")
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "auth.properties").write_text(AUTH)
-        written = written.replace("cat /etc/ottla/auth", f"cat {folder}").replace("> /run/ottla", f"> {folder}")
-        environment = {"HOSTNAME": "log-0", "PATH": "/usr/bin:/bin"}
-        subprocess.run(["sh", "-ec", written], env=environment, timeout=20, check=True)
-        made = Path(folder) / "server.properties"
-        assert made.stat().st_mode & 0o077 == 0
-        properties = parse_properties(made.read_text())
-    assert ("super.users" in properties) == secured
-    return properties
 
 
 def test_the_image_uses_what_the_project_has() -> None:

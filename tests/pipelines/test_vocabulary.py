@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
-import random
+import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from confluent_kafka import Producer
+from examples.pipelines.vocabulary_feed import BROKEN, START, made_up
 
 from ottla.connect.sinks.delta import read_delta
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.graph import graph, svg
 from ottla.pipelines.pipeline import load_pipelines
 from ottla.pipelines.run import PipelineRun
+from ottla.testing import Broker
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "pipelines" / "vocabulary.py"
-START = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 pytestmark = [pytest.mark.timeout(900), pytest.mark.soak]
-
-
-def made_up(count: int, seed: int, first_id: int) -> list[dict]:
-    draw = random.Random(seed)
-    found = []
-    for number in range(count):
-        at = START + timedelta(seconds=number * 0.9 - draw.choice((0, 0, 0, 5, 40)))  # out of order by up to 40 s
-        event = {
-            "id": first_id + number,
-            "user": draw.choice(("ada", "bob", "eve", "max")),
-            "kind": draw.choice(("buy", "look")),
-            "amount": draw.randrange(1, 100),
-            "words": " ".join(draw.choices(("log", "table", "stream"), k=2)),
-            "at": at.isoformat(),
-        }
-        found.append(event)
-        if draw.random() < 0.05:
-            found.append(event)  # the producer sent it twice
-    return found
 
 
 def send(servers: str, topic: str, rows: list, key: str | None = None) -> None:
@@ -86,7 +71,7 @@ def test_each_word_equals_pandas(spark, topics, committed, tmp_path, monkeypatch
         [("at", {"country": "at", "capital": "Vienna"}), ("cz", {"country": "cz", "capital": "Prague"})],
     )
     first, more = made_up(400, 1, 0), made_up(300, 2, 10_000)
-    broken = ["{", '{"id": "x"}', "plain text"]
+    broken = list(BROKEN)
     send(topics.servers, "events", [*first[:200], *broken, *first[200:]], None)
     send(topics.servers, "more-events", more, None)
     settings = RunSettings(bootstrap_servers=topics.servers, checkpoints=str(tmp_path / "checkpoints"))
@@ -184,3 +169,24 @@ def test_each_word_equals_pandas(spark, topics, committed, tmp_path, monkeypatch
     headers = {one["key"]: one["value"] for one in bad[0]["headers"]}
     assert headers["__connect.errors.topic"] == b"events"
     assert b"not json of the schema" in headers["__connect.errors.exception.message"]
+
+
+def test_it_runs_as_its_docstring_describes(tmp_path):
+    commands = [
+        line.split() for line in ast.get_docstring(ast.parse(FILE.read_text())).splitlines() if line[:4] == "    "
+    ]
+    assert [words[0] for words in commands] == ["python", "ottla"]
+    (tmp_path / "examples").symlink_to(FILE.parents[1])
+    with Broker() as broker:
+        for program, *words in commands:
+            here = [broker.bootstrap_servers if word == "localhost:9092" else word for word in words]
+            start = [sys.executable] if program == "python" else [sys.executable, "-m", "ottla"]
+            done = subprocess.run(
+                [*start, *here], cwd=tmp_path, capture_output=True, text=True, timeout=800, check=False,
+                env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": broker.bootstrap_servers},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert len(broker.records("events.bad")) == len(BROKEN)
+        assert len(broker.records("words")) == 2 * len(made_up(400, 1, 0))
+    totals = read_delta(str(tmp_path / "tables" / "totals"))[0].to_pylist()
+    assert sum(row["n"] for row in totals) == len(made_up(400, 1, 0))

@@ -29,12 +29,16 @@ class ClusterProcess:
             i: PlannedNode(i, directory / f"node-{i}", next(ports), next(ports), next(ports))
             for i in range(1, count + 1)
         }
-        prepare(list(self.nodes.values()), HOST)
+        self.prepare()
         for node in self.nodes.values():
             with node.properties.open("a") as file:
                 file.writelines(f"{name}={value}\n" for name, value in (properties or {}).items())
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.bootstrap_servers = ",".join(f"{HOST}:{node.port}" for node in self.nodes.values())
+
+    def prepare(self) -> None:
+        """Writes and formats the folders of all nodes."""
+        prepare(list(self.nodes.values()), HOST)
 
     def add_directories(self, node_id: int, *directories: Path) -> None:
         """More log directories for a node that has not started yet."""
@@ -74,8 +78,13 @@ class ClusterProcess:
         node = self.nodes[node_id]
         with (node.directory / "ottla.log").open("ab") as output:
             self.processes[node_id] = subprocess.Popen(
-                self.command(node), stdout=output, stderr=output, env=environment(), cwd=ROOT
+                self.command(node), stdout=output, stderr=output, env=self.environment(node_id), cwd=ROOT
             )
+
+    def environment(self, node_id: int) -> dict[str, str]:
+        """That of a node's process."""
+        del node_id
+        return environment()
 
     def command(self, node: PlannedNode) -> list[str]:
         """What a node's process is started with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from cryptography import x509
 from ottla.server.errors import StartupError
 from ottla.server.up import certificates
 from ottla.server.up.secured import SecureFolder
+from ottla.server.up.single import up
 
 ADDRESS = "127.0.0.1:9092"
 
@@ -132,3 +134,17 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log/secure").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StartupError, match="is a link"):
         SecureFolder(tmp_path / "log").prepare("127.0.0.1", ADDRESS)
+
+
+def test_a_start_on_a_taken_port_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert up(tmp_path / "log", None, port, secure=True) == 1
+        assert "choose another --port" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
+        SecureFolder(tmp_path / "log").prepare("first.example", ADDRESS)
+        password = (tmp_path / "log/secure/password").read_text()
+        assert up(tmp_path / "log", None, port, secure=True) == 1
+    assert (tmp_path / "log/secure/password").read_text() == password

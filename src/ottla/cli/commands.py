@@ -46,6 +46,7 @@ _COMMANDS = {
     "simulate": ("ottla.cli.verbs.simulate", "simulate", "Run a cluster with your own faults in virtual time."),
     "storage": ("ottla.cli.verbs.storage", "storage", "Generate ids, format log directories and show their state."),
     "top": ("ottla.cli.verbs.top", "top", "Show brokers, topics and groups live in the terminal."),
+    "example": ("ottla.examples.command", "example", "Run a whole example on Spark and check its results."),
     "up": ("ottla.cli.verbs.up", "up", "Start a log on this machine with one command."),
 }
 

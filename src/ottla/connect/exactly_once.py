@@ -30,7 +30,7 @@ from ottla.connect.markers import (
 )
 from ottla.connect.sender import Outgoing, WrittenRows
 from ottla.connect.transactions import Transactions
-from ottla.model.marker_groups import MARKER_TOPIC
+from ottla.model.marker_groups import MARKER_TOPIC, writer_client_id
 from ottla.model.user_error import UserError
 
 KEEP_S = 3600.0
@@ -45,7 +45,8 @@ class Fenced(UserError):
 class ExactlyOnce:
     """One attempt at one version of one writer's work: `with` it, ask `done`, else `write`.
 
-    `output_topic`: where format 1 of the markers may have one. `timeout_ms`: how long a transaction may stay open.
+    `output_topic`: where format 1 of the markers may have one. `timeout_ms`: how long a transaction may stay open. `writer`:
+    the writer's name in the client id (default: the application).
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class ExactlyOnce:
         output_topic: str | None,
         *,
         timeout_ms: int | None = None,
+        writer: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
+        self._client = {"client.id": writer_client_id(writer or application), **client}
         self._application, self._task = application, task
         self._name = f"ottla-{application}-{task}"
         self.version = version

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-WIDTH, ROW, COLUMN = 215, 40, 295
+from ottla.model.label_width import fitted_label
+
+WIDTH, ROW, COLUMN = 240, 40, 320
 _HEIGHT = 28
 _EDGE = 10
-_LONGEST = 30
+_MARGIN = 10
+_FONT_PX = 12
+"""Of `svg.graph text` in app.css."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,7 @@ class Box:
 
     @property
     def label(self) -> str:
-        text = self.node.label
-        return text if len(text) <= _LONGEST else "…" + text[1 - _LONGEST :]
+        return fitted_label(self.node.label, WIDTH - 2 * _MARGIN, _FONT_PX)
 
 
 @dataclass(frozen=True, slots=True)

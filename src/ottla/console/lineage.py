@@ -1,5 +1,8 @@
 """Who writes to and reads from each topic, as the brokers saw it; groups fill in what they commit.
 
+A pipeline or connector is one client: its groups (the positions in its inputs) and the client ids of its exactly-once writers
+are drawn as the pipeline or connector.
+
 Brokers of Ottla report this at the address in their setting `ottla.http.listener`. Apache Kafka does not report it, and
 the page shows that. A pipeline appears as a client that reads some topics and writes others.
 """
@@ -21,6 +24,7 @@ from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.drawing import Drawing, DrawingNode, draw
 from ottla.console.upstream import node_headers
 from ottla.env.http_request import open_request
+from ottla.model.marker_groups import connector_writer, writer_client_id
 from ottla.model.peer_text import cut
 
 OWN_CLIENT_ID = "ottla-console"
@@ -89,7 +93,8 @@ def gather(
     login: str | None = None,
 ) -> Lineage:
     """`login`: NAME:PASSWORD for the brokers' HTTP listeners."""
-    lineage = Lineage()
+    lineage, pipelines = Lineage(), list(pipelines)
+    writers, readers = _owners(pipelines)
     for broker, address in listeners.items():
         try:
             request = Request(f"{address}/lineage", headers=node_headers(address, login))  # noqa: S310 - the broker's own address
@@ -98,12 +103,12 @@ def gather(
         except (URLError, TimeoutError, ConnectionError, ValueError):
             continue
         lineage.reporting_brokers.append(broker)
-        _add(lineage, seen)
+        _add(lineage, seen, writers)
     for group in snapshot.groups.values():
         for topic in {topic for topic, _ in group.committed}:
-            lineage.read(f"group {cut(group.id)}", topic)
+            lineage.read(readers.get(group.id) or f"group {cut(group.id)}", topic)
     for pipeline in pipelines:
-        who = f"{pipeline.get('kind') or 'pipeline'} {pipeline.get('name')}"
+        who = _name(pipeline)
         for name in _topics(pipeline.get("inputs")):
             lineage.read(who, name)
         for name in _topics(pipeline.get("outputs")):
@@ -111,13 +116,31 @@ def gather(
     return lineage
 
 
+def _name(pipeline: Mapping[str, Any]) -> str:
+    return f"{pipeline.get('kind') or 'pipeline'} {pipeline.get('name')}"
+
+
+def _owners(pipelines: Iterable[Mapping[str, Any]]) -> tuple[dict[str, str], dict[str, str]]:
+    """The pipeline or connector of each exactly-once writer's client id, and of each group that holds input positions."""
+    writers, readers = {}, {}
+    for pipeline in pipelines:
+        who, name = _name(pipeline), str(pipeline.get("name"))
+        if pipeline.get("kind") == "connector":
+            writers[writer_client_id(connector_writer(name))] = who
+            readers[f"connect-{name}"] = who
+        for query in pipeline.get("queries") or ():
+            writers[writer_client_id(str(query.get("id")))] = who
+            readers[str(query.get("name")).replace("/", ".")] = who
+    return writers, readers
+
+
 def _topics(ports: Any) -> list[str]:
     return [port.removeprefix("topic:") for port in ports or () if str(port).startswith("topic:")]
 
 
-def _add(lineage: Lineage, seen: dict[str, Any]) -> None:
+def _add(lineage: Lineage, seen: dict[str, Any], writers: Mapping[str, str]) -> None:
     for row in seen.get("produce", []):
-        lineage.wrote(_who(row), str(row["topic"]))
+        lineage.wrote(writers.get(str(row.get("client_id"))) or _who(row), str(row["topic"]))
     for row in seen.get("fetch", []):
         if row.get("client_id") != OWN_CLIENT_ID:
             lineage.read(_who(row), str(row["topic"]))

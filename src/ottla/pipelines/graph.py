@@ -5,10 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from ottla.model.label_width import fitted_label
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import Topic, TopicTable
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 34, 70, 22
+_MARGINS, _FONT_PX = 12, 12
 _COLOURS = {
     "topic": "#dbeafe",
     "step": "#fef3c7",
@@ -72,7 +74,7 @@ def svg(pipeline: Pipeline) -> str:
     lines = []
     lines.append(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="12" role="img"><title>{escape(pipeline.name)}</title>'
+        f'font-family="sans-serif" font-size="{_FONT_PX}" role="img"><title>{escape(pipeline.name)}</title>'
     )
     for edge in drawn["edges"]:
         (x1, y1), (x2, y2) = places[edge["from"]], places[edge["to"]]
@@ -83,7 +85,7 @@ def svg(pipeline: Pipeline) -> str:
         )
     for node in drawn["nodes"]:
         x, y = places[node["id"]]
-        label = node["label"] if len(node["label"]) <= 26 else "…" + node["label"][-25:]
+        label = fitted_label(node["label"], _WIDTH - _MARGINS, _FONT_PX)
         round_ = 17 if node["kind"] == "step" else 4
         lines.append(
             f'<g><title>{escape(node["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_}" '

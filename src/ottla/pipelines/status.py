@@ -21,6 +21,7 @@ def query_status(running: Running) -> dict[str, Any]:
     return {
         "name": running.name,
         "step": running.step.name,
+        "id": "" if running.query is None else str(running.query.id),
         "active": active,
         "rows": running.rows,
         "rows_per_second": round(rate, 1),

@@ -29,6 +29,20 @@ timeoutSeconds: 5
 {{- fail "set console.usersSecret and console.clientSecret, or console.enabled=false, or allowOpen=true when the network is closed" }}
 {{- end }}
 {{- end }}
+{{- if not (has .Values.antiAffinity (list "soft" "hard" "none")) }}
+{{- fail "antiAffinity is soft, hard or none" }}
+{{- end }}
+{{- if .Values.external.enabled }}
+{{- if not (has .Values.external.type (list "NodePort" "LoadBalancer")) }}
+{{- fail "external.type is NodePort or LoadBalancer" }}
+{{- end }}
+{{- if and (eq .Values.external.type "NodePort") (not .Values.external.host) }}
+{{- fail "set external.host: the address by which clients outside reach the node ports" }}
+{{- end }}
+{{- if and (eq .Values.external.type "LoadBalancer") (not .Values.external.domain) }}
+{{- fail "set external.domain: clients outside reach the pods as POD.DOMAIN" }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := .Values.properties }}
 {{- if regexMatch "password|jaas|secret|keystore.key" $name }}
 {{- fail (printf "properties.%s is a secret: put it into auth.properties of auth.existingSecret" $name) }}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.backup.manifest import Manifest, SavedPartition, SavedTopic
 from ottla.cli.backup.reading import save_partition
+from ottla.cli.backup.restore_mark import refuse_half_restored
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, uuid_to_str
 from ottla.model.marker_groups import is_marker_group
@@ -31,13 +32,14 @@ def create_backup(
 
 
 def _create(cluster: Cluster, store: BackupStore, progress: Callable[[str], None]) -> Manifest:
+    metadata = cluster.describe("metadata", None)
+    refuse_half_restored(topic.name or "" for topic in metadata.topics)
     earlier = store.manifests()
     name = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
     if earlier and not earlier[-1].complete:
         name = earlier[-1].name
     elif earlier and name <= earlier[-1].name:
         name = f"{earlier[-1].name}-1"
-    metadata = cluster.describe("metadata", None)
     manifest = Manifest(name=name, cluster_id=metadata.cluster_id or "")
     topics = [topic for topic in metadata.topics if not topic.error_code and not topic.is_internal]
     manifest.groups, manifest.acls, manifest.users = _groups(cluster), _acls(cluster), _users(cluster)

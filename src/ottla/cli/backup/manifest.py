@@ -17,6 +17,7 @@ from ottla.model.user_error import UserError
 
 FORMAT = 1
 _FILE = re.compile(r"data/[A-Za-z0-9_-]{1,64}/[0-9]{1,10}/[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{1,64}\.log")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -100,6 +101,8 @@ def manifest_of(content: bytes, where: str) -> Manifest:
         ]
         for topic in topics:
             _check(topic)
+        if not _NAME.fullmatch(tree["name"]):
+            raise ValueError(f"{tree['name']!r} is not the name of a backup")
         return Manifest(topics=topics, **tree)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BackupError(f"{where} is not the manifest of a backup: {problem}") from problem

@@ -85,7 +85,8 @@ class PartitionWriter:
         if offset != self._position:
             raise BackupError(
                 f"{self._topic}-{self._index}: a record for offset {self._position} got the offset {offset}: a different "
-                "program writes to the topic, or a request was repeated. Delete the topic and restore again"
+                "program writes to the topic, or a request was repeated. `ottla backup restore --continue` restores the "
+                "topic again"
             )
         self._position += count
 

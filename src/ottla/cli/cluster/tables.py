@@ -13,10 +13,12 @@ _LISTED = 10
 
 
 def status_report(connected: Cluster) -> dict[str, Any]:
+    from ottla.cli.backup.restore_mark import restores_under_way
     from ottla.client.balancing import spread
     from ottla.client.reassignments import view
 
     seen = view(connected)
+    restoring = restores_under_way({topic for topic, _ in seen.replicas})
     held = spread(seen.brokers, seen.replicas)
     leading = {broker.id: 0 for broker in seen.brokers}
     for leader in seen.leaders.values():
@@ -40,13 +42,14 @@ def status_report(connected: Cluster) -> dict[str, Any]:
     ]
     return {
         "cluster_id": seen.cluster_id,
-        "healthy": not (gone or seen.under_replicated or seen.leaderless),
+        "healthy": not (gone or seen.under_replicated or seen.leaderless or restoring),
         "controller": seen.controller_id,
         "nodes": nodes,
         "partitions": len(seen.replicas),
         "under_replicated": [f"{topic}-{index}" for topic, index in seen.under_replicated],
         "without_leader": [f"{topic}-{index}" for topic, index in seen.leaderless],
         "moving": [f"{topic}-{index}" for topic, index in sorted(seen.moving)],
+        "restoring": restoring,
     }
 
 
@@ -84,6 +87,8 @@ def status_table(report: dict[str, Any]) -> None:
         if partition_names:
             more = f" and {len(partition_names) - _LISTED} more" if len(partition_names) > _LISTED else ""
             screen.print(f"{len(partition_names)} {words}: {', '.join(partition_names[:_LISTED])}{more}")
+    for backup in report["restoring"]:
+        screen.print(f"a restore of {backup} has not ended: `ottla backup restore WHERE {backup} --continue`")
 
 
 def quorum_report(connected: Cluster) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.options.client_options import property_option, servers_option
+from ottla.cli.options.profile_option import profiled
 from ottla.cli.options.settings_file import settings_option
 
 if TYPE_CHECKING:
@@ -39,13 +40,14 @@ def run_options(command: Command) -> Command:
         click.option("--remote", help="Spark Connect server (sc://HOST:15002) to use instead of --master."),
         CHECKPOINTS,
         property_option(),
+        profiled,
         SPARK_SETTINGS,
         click.option("--py-files", multiple=True, metavar="FILE", help="Further .py or .zip files; may be repeated."),
         click.option("--archive", metavar="FILE", help="Packed Python environment for the executors."),
         click.option("--max-offsets-per-trigger", metavar="N", type=click.IntRange(0), help="Most records in a "
         "micro-batch (default: 5,000,000; 0: no limit)."),
-        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions; "
-        "records may be duplicated after a failure."),
+        click.option("--at-least-once", is_flag=True, help="Write to topics without transactions "
+        "(records may be duplicated)."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
         click.option("--format", "source_format", type=click.Choice(["ottla", "kafka"]), hidden=True),
         STATE,

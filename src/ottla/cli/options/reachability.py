@@ -7,6 +7,7 @@ for a log that was started on the line before. If a listener is no broker, the d
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ PATIENCE_S = 5.0
 _PAUSE_S = 0.2
 _CONNECT_S = 3.0
 _DIAGNOSIS_S = 3.0
+_NO_ANSWER = ("unreachable", "not-kafka")
+"""Findings of the doctor when a broker does not answer in time."""
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -67,9 +70,23 @@ def logs_in(where: Profile) -> bool:
 
 def check_login(where: Profile) -> None:
     """Raises AuthenticationFailed if the cluster refuses the password: librdkafka repeats such a login for ever."""
-    if logs_in(where) and where.properties.get("sasl.mechanism") in _PASSWORD_MECHANISMS:
+    if _has_password(where):
         with open_cluster(where) as cluster:
             cluster.any(time.monotonic() + PATIENCE_S)
+
+
+def refuse_wrong_login(where: Profile) -> None:
+    """As `check_login`, for a program that may start before its brokers: without an answer nothing is refused."""
+    if not _has_password(where) or refusals(where.bootstrap):
+        return
+    with contextlib.suppress(ConnectionFailed, CallTimeout):
+        check_login(where)
+
+
+def _has_password(where: Profile) -> bool:
+    """In Java's names; a login in librdkafka's names is not tried."""
+    by_password = where.properties.get("sasl.mechanism") in _PASSWORD_MECHANISMS
+    return logs_in(where) and by_password and "sasl.jaas.config" in where.properties
 
 
 @contextmanager
@@ -84,15 +101,20 @@ def open_cluster(where: Profile, timeout_ms: str | None = None, client_id: str =
     try:
         with Cluster(settings) as connected:
             yield connected
-    except (CallTimeout, ConnectionFailed, AuthenticationFailed, UnsupportedVersion) as reason:
+    except AuthenticationFailed as reason:
+        raise AuthenticationFailed(diagnosed(where, str(reason), has_answered=True)) from reason
+    except (CallTimeout, ConnectionFailed, UnsupportedVersion) as reason:
         raise type(reason)(diagnosed(where, str(reason))) from reason
 
 
-def diagnosed(where: Profile, words: str) -> str:
-    """What the doctor finds on the way to the cluster, or `words` where it finds nothing."""
+def diagnosed(where: Profile, words: str, *, has_answered: bool = False) -> str:
+    """What the doctor finds on the way to the cluster, or `words` where it finds nothing.
+
+    A broker that has answered may be too slow for the doctor: its refusal counts, not the doctor's time-out.
+    """
     from ottla.cli.doctor.connection import Reached, check_connection
 
     for finding in check_connection(where, Reached(), _DIAGNOSIS_S):
-        if finding.level == "error":
+        if finding.level == "error" and not (has_answered and finding.name in _NO_ANSWER):
             return f"{finding.seen}: {finding.fix}"
     return words

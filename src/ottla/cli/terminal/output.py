@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ENDLESS = 100_000
+_GAP = "  "
 
 
 def show(rows: Sequence[Mapping[str, Any]], output: str, columns: Sequence[str] = ()) -> None:
-    """The columns of the first row, unless named; lists are joined with commas in a table."""
+    """The columns of the first row, unless named; lists are joined with commas in a table. A table that is wider than the
+    terminal becomes blocks.
+    """
     if output != "table":
         show_tree([dict(row) for row in rows], output)
         return
@@ -32,10 +36,20 @@ def show(rows: Sequence[Mapping[str, Any]], output: str, columns: Sequence[str] 
     names = list(columns or rows[0])
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     widths = [max(len(name), *(len(row[index]) for row in cells)) for index, name in enumerate(names)]
-    head = "  ".join(f"{name.upper():<{width}}" for name, width in zip(names, widths, strict=True)).rstrip()
+    if sum(widths) + len(_GAP) * (len(widths) - 1) > _screen_width():
+        from ottla.cli.terminal.tables import print_blocks
+
+        print_blocks(names, cells)
+        return
+    head = _GAP.join(f"{name.upper():<{width}}" for name, width in zip(names, widths, strict=True)).rstrip()
     click.echo(styled(head, bold=True))
     for row in cells:
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        click.echo(_GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _screen_width() -> int:
+    """Into a pipe or a file nothing is folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
 
 
 def report(text: str, output: str, facts: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:

@@ -28,6 +28,11 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]], heading: st
         return
     if heading:
         screen.print(heading, markup=False, highlight=False)
+    print_blocks(titles, rows)
+
+
+def print_blocks(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    screen = console()
     margin = max(map(len, titles))
     for number, row in enumerate(rows, 1):
         screen.print(f"row {number}", markup=False, highlight=False, style="bold")

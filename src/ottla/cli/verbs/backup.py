@@ -101,20 +101,32 @@ def verify(where: str, name: str | None, output: str) -> None:
     show_default=True,
     help="Most offsets without a record in a partition.",
 )
+@click.option(
+    "--max-filler-records",
+    type=click.IntRange(0),
+    default=10_000_000_000,
+    show_default=True,
+    help="Most offsets before the first record, in all partitions together.",
+)
+@click.option("--continue", "resume", is_flag=True, help="Continue an interrupted restore: topics that are not complete are "
+              "deleted and restored again.")  # fmt: skip
 @connected
-def restore(target: Target, where: str, name: str | None, max_holes: int) -> None:
+def restore(
+    target: Target, where: str, name: str | None, max_holes: int, max_filler_records: int, *, resume: bool
+) -> None:
     """Restore a backup (default: the newest) into a cluster that has none of its topics.
 
     Passwords of users, open transactions, groups of exactly-once writes and settings of brokers are not restored.
     """
-    from ottla.cli.backup.restoring import restore_backup
+    from ottla.cli.backup.restoring import RestoreLimits, restore_backup
     from ottla.cli.backup.store import BackupStore
     from ottla.cli.terminal.output import report
 
     store = BackupStore(where)
     manifest = store.manifest(name)
+    limits = RestoreLimits(max_holes=max_holes, max_filler_records=max_filler_records)
     with target.cluster() as cluster:
-        left_out = restore_backup(cluster, store, manifest, max_holes, _progress)
+        left_out = restore_backup(cluster, store, manifest, limits, _progress, resume=resume)
     report(
         f"restored {manifest.name}: {len(manifest.topics)} topics, {len(manifest.groups)} groups",
         target.output,

@@ -11,6 +11,7 @@ import threading
 import click
 
 from ottla.cli.options.client_options import pairs, property_option, servers_option
+from ottla.cli.options.profile_option import profiled, words_again
 from ottla.cli.options.settings_file import settings_option
 
 
@@ -28,6 +29,7 @@ def connect() -> None:
 @click.argument("files", nargs=-1, required=True)
 @servers_option()
 @property_option()
+@profiled
 @settings_option("bootstrap-servers: ..., property.sasl.password: ...")
 @click.option("--once", is_flag=True, help="Stop when no record is left to copy.")
 @click.option(
@@ -51,7 +53,8 @@ def run(
     """
     from ottla.cli.connectors.runs import ConnectorRun, Outage
     from ottla.cli.connectors.status import ConnectorStatus
-    from ottla.cli.options.reachability import wait_for_listener
+    from ottla.cli.options.profiles import Profile
+    from ottla.cli.options.reachability import check_login, wait_for_listener
     from ottla.connect.clients import quiet
     from ottla.connect.config import connector_class, load_config
 
@@ -61,12 +64,13 @@ def run(
     for config in configs:
         connector_class(config)
     wait_for_listener(bootstrap_servers)
+    check_login(Profile(bootstrap_servers, properties=client))
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, lambda *_: stopping.set())
     outage = Outage(bootstrap_servers, stopping)
     runs = []
     for path, config in zip(files, configs, strict=True):
-        status = ConnectorStatus(state, config, _words_again(path, bootstrap_servers, properties, state))
+        status = ConnectorStatus(state, config, _words_again(path, state))
         runs.append(ConnectorRun(config, quiet(client), status, stopping.is_set))
     if not once:
         outage.begin()
@@ -84,9 +88,10 @@ def run(
     sys.exit(1 if any(run_.error for run_ in runs) else 0)
 
 
-def _words_again(path: str, bootstrap_servers: str, properties: tuple[str, ...], state: str | None) -> list[str]:
+def _words_again(path: str, state: str | None) -> list[str]:
     """The command line that starts this connector alone."""
-    words = [os.path.abspath(path), "--bootstrap-servers", bootstrap_servers]
-    for pair in properties:
+    own = click.get_current_context().params
+    words = [os.path.abspath(path), *words_again(own["profile"], own["bootstrap_servers"])]
+    for pair in own["properties"]:
         words += ["--property", pair]
     return words if state is None else [*words, "--state", os.path.abspath(state)]

@@ -10,11 +10,14 @@ import click
 
 from ottla.cli.options.access_rules import access_rules_option, has_provider_login
 from ottla.cli.options.client_options import servers_option
+from ottla.cli.options.profile_option import chosen_profile, profile_option
+from ottla.cli.options.profiles import Profile
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
 
 
 @click.command()
-@servers_option("localhost:9092")
+@servers_option()
+@profile_option
 @click.option(
     "-l", "--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT that the console listens on."
 )
@@ -39,6 +42,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
 def console(
     *,
     bootstrap_servers: str,
+    profile: str | None,
     listen: str,
     command_config: str | None,
     registry: str,
@@ -74,19 +78,24 @@ def console(
     except WebAccessError as error:
         raise click.UsageError(str(error)) from None
     refuse_open("the console", host or "127.0.0.1", web, allow_open=allow_open, provider_login=provider_login)
+    from ottla.cli.options.reachability import refuse_wrong_login
     from ottla.client.audit.sinks import AuditDestinationError
+    from ottla.client.errors import AuthenticationFailed
     from ottla.console.errors import ConsoleError
     from ottla.console.serve import serve
     from ottla.console.settings import ConsoleSettings
     from ottla.env.config.properties import parse_properties
 
-    client = parse_properties(Path(command_config).read_text("utf-8")) if command_config else {}
+    where = Profile(bootstrap_servers) if until_stdin_closes else chosen_profile(profile, bootstrap_servers)
+    if command_config:
+        where.properties |= parse_properties(Path(command_config).read_text("utf-8"))
     scheme = "https" if web["tls_certificate"] or web["tls_key"] else "http"
     try:
+        refuse_wrong_login(where)
         settings = ConsoleSettings(
-            bootstrap_servers=bootstrap_servers,
-            client=client,
-            registry_url=registry,
+            bootstrap_servers=where.bootstrap,
+            client=where.properties,
+            registry_url=registry or where.registry,
             pipelines_url=pipelines,
             node_user=node_user,
             read_only=read_only,
@@ -102,6 +111,6 @@ def console(
         )
     except KeyboardInterrupt:  # Ctrl-C is how it ends
         return
-    except (ConsoleError, WebAccessError, AuditDestinationError, OSError) as error:
+    except (ConsoleError, WebAccessError, AuditDestinationError, AuthenticationFailed, OSError) as error:
         click.echo(f"ottla console: {error}", err=True)
         sys.exit(1)

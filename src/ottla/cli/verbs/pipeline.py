@@ -15,6 +15,7 @@ from ottla.cli.options.client_options import pairs
 from ottla.cli.options.combinations import refuse_together
 from ottla.cli.options.output_format import output_option
 from ottla.cli.options.pipeline_options import STATE, SUFFIX, pick, run_options, version
+from ottla.cli.options.profile_option import words_again
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_access, web_options
 from ottla.model.peer_text import visible
 
@@ -99,10 +100,14 @@ def backfill(
 @run_options
 @SUFFIX
 @output_option("table", "json")
-def start(file: str, state: str | None, name: str | None, suffix: str, output: str, **_options: Any) -> None:
+def start(file: str, state: str | None, name: str | None, suffix: str, output: str, **options: Any) -> None:
     """Start the pipelines of FILE in the background, one process each."""
+    from ottla.cli.options.profiles import Profile
+    from ottla.cli.options.reachability import refuse_wrong_login
     from ottla.pipelines import supervisor
 
+    client = pairs("--property", options["properties"])
+    refuse_wrong_login(Profile(options["bootstrap_servers"], properties=client))
     context = click.get_current_context()
     rows = []
     for pipeline in pick(file, name):
@@ -316,6 +321,8 @@ def serve(
 
 
 def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
+    from ottla.cli.options.profiles import Profile
+    from ottla.cli.options.reachability import refuse_wrong_login
     from ottla.pipelines import supervisor
     from ottla.pipelines.build import RunSettings
     from ottla.pipelines.checkpoints import checkpoint_root
@@ -334,6 +341,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         made_here=options.get("made_here", frozenset()),
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
     )
+    refuse_wrong_login(Profile(settings.bootstrap_servers, properties=dict(settings.client)))
     log = options["spark_log"] or os.path.join(state, f"{pipelines[0].name}.spark.log")
     refuse_several(file, pipelines, once=bool(options.get("once")))
     session = spark(
@@ -357,10 +365,10 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
 def _words_again(context: click.Context) -> list[str]:
     """The options of `start`, as words for `run`."""
     names = {
-        "bootstrap_servers": "--bootstrap-servers", "master": "--master", "remote": "--remote", "checkpoints": "--checkpoints",
+        "master": "--master", "remote": "--remote", "checkpoints": "--checkpoints",
         "archive": "--archive", "max_offsets_per_trigger": "--max-offsets-per-trigger", "spark_log": "--spark-log", "source_format": "--format",
     }  # fmt: skip
-    words: list[str] = []
+    words = words_again(context.params["profile"], context.params["bootstrap_servers"])
     for parameter, option in names.items():
         if context.params.get(parameter) is not None:
             words += [option, str(context.params[parameter])]

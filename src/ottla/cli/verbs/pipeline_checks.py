@@ -10,6 +10,7 @@ import click
 from ottla.cli.options.client_options import pairs, property_option, servers_option
 from ottla.cli.options.output_format import output_option
 from ottla.cli.options.pipeline_options import CHECKPOINTS, SPARK_SETTINGS, STATE, SUFFIX, pick, version
+from ottla.cli.options.profile_option import profiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ _MOST_STATE_PARTITIONS = 10_000
 @click.option("--name", help="Use only the pipeline of this name.")
 @servers_option(None, "Brokers, as HOST:PORT,...: also check that the input topics exist.")
 @property_option()
+@profiled
 @click.option("--plans/--no-plans", default=True, show_default=True,
               help="Start Spark and analyse columns, types and plans (a dry run), also against the checkpoint.")  # fmt: skip
 @CHECKPOINTS
@@ -66,8 +68,11 @@ def validate(
     reasons: list[str] = []
     kept: list[str] = []
     if bootstrap_servers:
+        from ottla.cli.options.profiles import Profile
+        from ottla.cli.options.reachability import check_login
         from ottla.pipelines.topics import existing_topics
 
+        check_login(Profile(bootstrap_servers, properties=dict(settings.client)))
         for _, steps in ordered:
             try:
                 existing_topics(settings, steps)
@@ -126,6 +131,7 @@ def _refuse_running(name: str, state: str | None) -> None:
               help="State partitions of each query that has state.")  # fmt: skip
 @servers_option()
 @property_option()
+@profiled
 @CHECKPOINTS
 @SPARK_SETTINGS
 @output_option("table", "json")
@@ -169,8 +175,9 @@ def repartition(
 @click.command()
 @click.argument("name")
 @servers_option()
-@CHECKPOINTS
 @property_option()
+@profiled
+@CHECKPOINTS
 @SPARK_SETTINGS
 @click.option("--cluster-gone", is_flag=True,
               help="The cluster of the pipeline does not exist any more: do not compare clusters.")  # fmt: skip

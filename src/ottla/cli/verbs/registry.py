@@ -10,11 +10,14 @@ import click
 from ottla.cli.options.access_rules import access_rules_option
 from ottla.cli.options.client_options import pairs, property_option, servers_option
 from ottla.cli.options.combinations import is_set, named, refuse_together
+from ottla.cli.options.profile_option import chosen_profile, profile_option
+from ottla.cli.options.profiles import Profile
 from ottla.cli.options.web_options import allow_open_option, refuse_open, web_options
 
 
 @click.command()
 @servers_option()
+@profile_option
 @click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
               help="Address to listen on.")  # fmt: skip
 @click.option("--advertised-url", help="URL for other instances (default: --listen).")
@@ -39,7 +42,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
 @allow_open_option
 @access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
-              help="Login at the elected writer for forwarded writes.")  # fmt: skip
+              help="Login for forwarded writes.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, metavar="URL",
               help="Instance that may receive forwarded writes.")  # fmt: skip
 @click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
@@ -50,6 +53,8 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(
     *,
+    bootstrap_servers: str,
+    profile: str | None,
     listen: str,
     properties: tuple[str, ...],
     former_properties: tuple[str, ...],
@@ -67,6 +72,8 @@ def registry(
       ottla registry --bootstrap-servers 127.0.0.1:9092
       ottla registry -b kafka1:9092 -l 0.0.0.0:8081 --users users.txt
     """
+    from ottla.cli.options.reachability import refuse_wrong_login
+    from ottla.connect.clients import librdkafka_settings, quiet
     from ottla.env.config.properties import parse_properties
     from ottla.registry.server import serve
     from ottla.registry.settings import RegistrySettings
@@ -79,10 +86,14 @@ def registry(
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
     refuse_open("the schema registry", host, options, allow_open=allow_open)
-    client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
-    client_properties |= pairs("--property", (*former_properties, *properties))
+    where = Profile(bootstrap_servers) if until_stdin_closes else chosen_profile(profile, bootstrap_servers)
+    if client_config:
+        where.properties |= parse_properties(Path(client_config).read_text("utf-8"))
+    where.properties |= pairs("--property", (*former_properties, *properties))
+    refuse_wrong_login(where)
     settings = RegistrySettings(
-        host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
+        bootstrap_servers=where.bootstrap, host=host.strip("[]"), port=int(port),
+        client_properties=librdkafka_settings(quiet(where.properties)), **options,  # type: ignore[arg-type]  # click gives each option its type
     )  # fmt: skip
     asyncio.run(
         serve(

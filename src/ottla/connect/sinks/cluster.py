@@ -13,6 +13,7 @@ from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_t
 from ottla.connect.sender import Outgoing
 from ottla.connect.sinks.base import Work
 from ottla.connect.topic_settings import TopicSettingsSync
+from ottla.model.marker_groups import connector_writer
 from ottla.tables.topics import check_reachable
 
 
@@ -25,6 +26,7 @@ class ClusterSink(RecordSink):
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
         self._client = quiet(cluster_settings(config, "target"))
+        self._writer = connector_writer(config.get("name", ""))
         self._topics = RemoteTopics(config)
         self._topic_settings = TopicSettingsSync(config)
         self._source: Mapping[str, str] = {}
@@ -66,6 +68,6 @@ class ClusterSink(RecordSink):
     def _attempt(self, application: str) -> ExactlyOnce:
         """One transactional producer for each partition that is read: a new worker fences the one before."""
         if application not in self._attempts:
-            attempt = ExactlyOnce(self._client, application, 0, -1, None)
+            attempt = ExactlyOnce(self._client, application, 0, -1, None, writer=self._writer)
             self._attempts[application] = self._open.enter_context(attempt)
         return self._attempts[application]

@@ -6,10 +6,13 @@ secret is printed, logged, or on a command line; each file that holds a secret i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.server.errors import StartupError
@@ -87,6 +90,21 @@ class SecureFolder:
             self._write_clients(bootstrap_servers)
         except (OSError, ValueError, TypeError) as error:
             raise StartupError(f"cannot prepare {self._folder}: {error}") from error
+
+    @contextlib.contextmanager
+    def removed_on_failure(self) -> Iterator[None]:
+        """Removes the folder again if the start fails before the node has its ports. A folder from before stays."""
+        had_folder, had_directory = self._folder.exists(), self._folder.parent.exists()
+        ended = False
+        try:
+            yield
+            ended = True
+        finally:
+            if not ended and not had_folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            if not ended and not had_directory:
+                with contextlib.suppress(OSError):  # a different program has written there meanwhile
+                    self._folder.parent.rmdir()
 
     def _refuse_files_of_others(self) -> None:
         """Raises ValueError: a stranger who prepared the folder knows the password and the key."""

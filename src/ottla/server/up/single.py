@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -168,6 +169,13 @@ def _up(
     folder: SecureFolder | None = None,
 ) -> int:
     """The file's properties override those of `own`."""
+    with contextlib.nullcontext() if folder is None else folder.removed_on_failure():
+        node = _bound_node(file, host, port, own, folder)
+    return run(node, started, stopping)
+
+
+def _bound_node(file: Path, host: str, port: int, own: dict[str, str], folder: SecureFolder | None) -> Node:
+    """A node that has its ports, on a directory that is ready."""
     existed = file.exists()
     ports = free_ports(host, 3) if port == 0 else range(port, port + 3)
     if folder is not None:
@@ -186,7 +194,7 @@ def _up(
         write_properties(file, text)
     if not is_formatted(config):
         format_standalone(config, node.ports, _first_records(folder))
-    return run(node, started, stopping)
+    return node
 
 
 def _advertised(file: Path, address: str) -> str:

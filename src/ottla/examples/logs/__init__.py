@@ -1,0 +1,1 @@
+"""Logs and metrics of many machines in one topic: a lake of all records, alerts, and a dashboard."""
