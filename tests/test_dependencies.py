@@ -21,7 +21,10 @@ HOSTED = {
     "py4j": {"pipelines"},
     "pytest": {"testing"},
     "polars": {"frames"},
-    "pyarrow": ARROW,  # a core installation imports these packages only inside of `extra_needed` or behind `require`
+    "pyarrow": {
+        *ARROW,
+        "columns.py",
+    },  # a core installation imports these packages only inside of `extra_needed` or behind `require`
     "numpy": {"tables"},
 }
 
