@@ -56,8 +56,9 @@ def rounds_of_copies(server: ApacheKafka, folder: Path, count: int, seed: int, r
 
 @contextmanager
 def rounds_of_everything(
-    folder: Path, seed: int, master: str, conf: list[str], *, s3: bool, kinds: Sequence[str] = ()
-) -> Iterator[Rounds]:
+    folder: Path, seed: int, master: str, conf: list[str], *, s3: bool, kinds: Sequence[str] = (),
+    aims: Sequence[str] = (),
+) -> Iterator[Rounds]:  # fmt: skip
     draw = random.Random(seed)
     with ExitStack() as stack:
         store = stack.enter_context(s3_server(folder / "s3")) if s3 else None
@@ -91,7 +92,7 @@ def rounds_of_everything(
             )
 
         work = Rounds(
-            server, folder, outputs, draw, driver, progress=progress, database=database, store=store, kinds=kinds
+            server, folder, outputs, draw, driver, progress=progress, database=database, store=store, kinds=kinds, aims=aims
         )
         stack.callback(work.end)
         yield work
@@ -144,7 +145,7 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     begun = time.monotonic()
     last = begun + options.minutes * 60
     with rounds_of_everything(
-        folder, options.seed, options.master, options.conf, s3=options.s3, kinds=options.hit
+        folder, options.seed, options.master, options.conf, s3=options.s3, kinds=options.hit, aims=options.aim
     ) as work:
         try:
             work.begin(options.rows)
@@ -165,7 +166,7 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "seed": options.seed, "master": options.master, "s3": options.s3, "rounds": work.hits(),
         "rows": len(work.feed.rows), "batches": work._progress.done(), "seconds": round(time.monotonic() - begun),
-        "victims": work.victims, "hit": work.hit, "events": work.events, "speculation": speculation(folder / "events"),
+        "seconds_of": work.seconds, "victims": work.victims, "hit": work.hit, "events": work.events, "speculation": speculation(folder / "events"),
         "verdict": result,
     }  # fmt: skip
 
@@ -177,6 +178,10 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--hit", action="append", default=[], choices=KINDS.split(), help="Hit only these; may be repeated."
     )
+    parser.add_argument(
+        "--aim", action="append", default=[], metavar="QUERY:PHASE",
+        help="Hit when the batch of this query is planned, staged or committed; may be repeated.",
+    )  # fmt: skip
     parser.add_argument("--rows", type=int, default=60, help="Rows that a round sends (default: 60).")
     parser.add_argument("--master", default=CLUSTER)
     parser.add_argument("--conf", action="append", default=[], help="NAME=VALUE of Spark; may be repeated.")

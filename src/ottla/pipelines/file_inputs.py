@@ -1,0 +1,87 @@
+"""Input tables of files (`spark_table("csv", ...)`): Spark lists their files once, here they are listed again.
+
+Spark keeps the files of a DataFrame as they are when the DataFrame is made, so a stream that joins the files of a folder would
+not see a new file before its next start. The index of the files belongs to the plan of the query: the next micro-batch
+reads what the newest listing has. Delta, Iceberg and JDBC have no such index.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame
+from pyspark.sql.utils import is_remote
+
+from ottla.pipelines.checkpoints import is_object_store
+
+LISTED_S, LISTED_IN_STORES_S = 1.0, 10.0
+"""Between two listings of a folder. A listing in an object store costs requests."""
+_PAUSES = 9.0
+"""The pause before a listing is as long as the last one nine times at least: listings take a tenth of the time."""
+_INDEX = "InMemoryFileIndex"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Listing:
+    place: str
+    index: Any
+    """Spark's own, in the JVM."""
+    due: float
+    warning: str = ""
+
+
+class FileInputs:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._listings: list[_Listing] = []
+
+    def add(self, frames: Iterable[DataFrame]) -> None:
+        """Frames of inputs, as Spark has just made them. A Spark Connect client has no plans: its tables stay as they are."""
+        for frame in frames:
+            if not is_remote():
+                self._add(frame)
+
+    def _add(self, frame: DataFrame) -> None:
+        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - PySpark's only way to plans
+        for number in range(leaves.length()):
+            index = _file_index(leaves.apply(number))
+            if index is not None:
+                place = str(index.rootPaths().mkString(", "))
+                self._listings.append(_Listing(place=place, index=index, due=self._clock() + _interval_s(place)))
+
+    def refresh(self, warnings: list[str]) -> None:
+        """Lists what is due. A folder that cannot be listed keeps its files, and `warnings` has a sentence meanwhile."""
+        for listing in self._listings:
+            begun = self._clock()
+            if begun < listing.due:
+                continue
+            if listing.warning in warnings:
+                warnings.remove(listing.warning)
+            try:
+                listing.index.refresh()
+                listing.warning = ""
+            except Py4JJavaError as problem:
+                reason = str(problem.java_exception.getMessage()).splitlines()[0]
+                listing.warning = f"the files of {listing.place} cannot be listed, the last list counts: {reason}"
+                warnings.append(listing.warning)
+            ended = self._clock()
+            listing.due = ended + max(_interval_s(listing.place), _PAUSES * (ended - begun))
+
+
+def _file_index(leaf: Any) -> Any:
+    """None for a leaf of a plan that is no table of files."""
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    relation = leaf.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return None
+    index = relation.location()
+    return index if index.getClass().getSimpleName() == _INDEX else None
+
+
+def _interval_s(place: str) -> float:
+    return LISTED_IN_STORES_S if is_object_store(place) else LISTED_S
