@@ -18,7 +18,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from tests.pipelines.kill_rounds import KINDS, Rounds
 from tests.pipelines.round_facts import Progress, add_to, speculation
 from tests.pipelines.round_outputs import Outputs, in_environment, s3_keys
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import cache_dir, fetch_artifacts
+from tests.support.class_archives import make_spark_archive
+from tests.support.kafka_jars import Unavailable, cache_dir, fetch_artifacts
 from tests.support.postgresql import postgresql_server
 from tests.support.s3 import S3, s3_server
 
@@ -92,7 +93,16 @@ def rounds_of_everything(
             )
 
         work = Rounds(
-            server, folder, outputs, draw, driver, progress=progress, database=database, store=store, kinds=kinds, aims=aims
+            server,
+            folder,
+            outputs,
+            draw,
+            driver,
+            progress=progress,
+            database=database,
+            store=store,
+            kinds=kinds,
+            aims=aims,
         )
         stack.callback(work.end)
         yield work
@@ -188,7 +198,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--s3", action="store_true", help="Checkpoints and outputs in a real S3 server.")
     parser.add_argument("--minutes", type=float, default=12, help="No round begins later (default: 12).")
     parser.add_argument("--settle", type=float, default=6, help="Most minutes for a verdict (default: 6).")
-    parser.add_argument("--verdict-every", type=int, default=8, help="Rounds between verdicts (default: 8).")
+    parser.add_argument("--verdict-every", type=int, default=16, help="Rounds between verdicts (default: 16).")
     parser.add_argument("--recreate", action="store_true", help="End with a topic that is created again: an error.")
     parser.add_argument("--add-to", type=Path, help="JSON file that collects the results of all runs.")
     parser.add_argument("--keep", type=Path, help="Folder for logs and outputs, which stay there.")
@@ -196,6 +206,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main(options: argparse.Namespace) -> int:
+    with suppress(Unavailable):  # without the archive of its classes, a JVM needs twice the time to start
+        make_spark_archive()
     with tempfile.TemporaryDirectory(prefix="ottla-rounds-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
