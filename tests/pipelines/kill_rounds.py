@@ -155,9 +155,14 @@ class Rounds:
             self.events["no batch within the time of a round"] += 1
 
     def _again(self) -> None:
-        """The driver gave up by itself. It may: five failures of a query in a row. Its words are in the results."""
+        """The driver gave up by itself. It may: five failures of a query in a row. Its words are in the results. It may not die
+        of a signal that nobody sent, such as the SIGABRT of an assertion in a library."""
         reason = self.driver.error() or self.driver.last_words(400)
         self._say(f"the driver ended: {reason}")
+        if self.driver.process.returncode < 0:
+            raise Anomaly(
+                f"the driver died of signal {-self.driver.process.returncode}: {self.driver.last_words(1500)}"
+            )
         self.events[f"driver ended: {last_line(reason)}"] += 1
         self.driver.kill()
         self.driver.start()
