@@ -28,6 +28,8 @@ AIMS = ("", "staged", "staged", "committed")
 """Where a victim is hit: anywhere, or when a batch is in this phase. QUERY:PHASE means the batch of this query."""
 ROUND_S = 150.0
 QUERIES = 9
+BUSY = "failed to connect back"
+"""Spark's words for a Python process that needed more than ten seconds to start: about the machine, and not about a batch."""
 
 
 class Anomaly(Exception):
@@ -318,7 +320,11 @@ class Rounds:
         self._topics.delete("in")
         self._topics.make("in", 2)
         deadline = time.monotonic() + seconds
-        while self.driver.runs and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if not self.driver.runs and BUSY not in (self.driver.error() or self.driver.last_words()):
+                break
+            if not self.driver.runs:
+                self._again()
             time.sleep(0.5)
         words = self.driver.error() or self.driver.last_words()
         if self.driver.runs or "created again" not in words:

@@ -165,7 +165,7 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
                     work.settle(options.settle * 60)
             work.settle(options.settle * 60)
             if options.recreate:
-                work.topic_created_again_is_an_error(300)
+                work.topic_created_again_is_an_error(options.settle * 60)
             result = "every input once in every output"
         except Exception as problem:  # noqa: BLE001 - whatever it was: the results of the run are kept
             traceback.print_exc()
