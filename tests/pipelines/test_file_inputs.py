@@ -12,7 +12,7 @@ from ottla.pipelines.build import RunSettings, input_frame
 from ottla.pipelines.file_inputs import FileInputs
 from ottla.pipelines.run import PipelineRun
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 WITH_HEADER = {"header": "true"}
 
 
