@@ -90,7 +90,7 @@ class InputGroups:
         if self._cluster is None:
             settings = settings_from(self._client, "ottla-pipelines")
             self._cluster = Cluster(replace(settings, api_timeout_ms=int(_TIMEOUT_S * 1000)))
-        commit_offsets(self._cluster, group, positions)
+        commit_offsets(self._cluster, group, {(topic, number): at for (topic, number), at in positions.items()})
 
     def _hang_up(self) -> None:
         if self._cluster is not None:
