@@ -1,8 +1,8 @@
 """Input tables of files (`spark_table("csv", ...)`): Spark lists their files once, here they are listed again.
 
-Spark keeps the files of a DataFrame as they are when the DataFrame is made, so a stream that joins the files of a folder would
-not see a new file before its next start. The index of the files belongs to the plan of the query: the next micro-batch
-reads what the newest listing has. Delta, Iceberg and JDBC have no such index.
+Spark lists the files of a folder when a DataFrame is made. A stream that joins the folder would see a new file at its next
+start only. The index of the files belongs to the plan of the query, so the next micro-batch reads the files of the newest
+listing. Delta, Iceberg and JDBC have no such index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.pipelines.checkpoints import is_object_store
 LISTED_S, LISTED_IN_STORES_S = 1.0, 10.0
 """Between two listings of a folder. A listing in an object store costs requests."""
 _PAUSES = 9.0
-"""The pause before a listing is as long as the last one nine times at least: listings take a tenth of the time."""
+"""A pause has this many times the length of the listing before: listings take a tenth of the time at most."""
 _INDEX = "InMemoryFileIndex"
 
 

@@ -77,7 +77,7 @@ class InputGroups:
         self._answers[group] = self._sender.submit(self._send, group, positions)
 
     def close(self) -> None:
-        """Waits for the answers that are on their way, for all of them together no longer than for one."""
+        """Waits for the answers that are on their way, no longer than a single call may last."""
         deadline = time.monotonic() + _TIMEOUT_S
         for group in list(self._answers):
             self._check(group, max(0.0, deadline - time.monotonic()))

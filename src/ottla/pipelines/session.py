@@ -163,7 +163,7 @@ def submitted_session(
 
 
 def _name_python_of_archive() -> None:
-    """On the driver's machine that name is this Python. The JVM of spark-submit runs already, so its PATH must name it."""
+    """On the driver's machine, the name is this Python. The JVM of spark-submit runs already, so PATH must be right before."""
     on_path = shutil.which(ARCHIVE_PYTHON)
     if _JVM_OF_SPARK_SUBMIT not in os.environ:
         os.environ["PATH"] = os.pathsep.join((os.path.dirname(_worker_python()), os.environ.get("PATH", "")))
@@ -176,10 +176,10 @@ def _name_python_of_archive() -> None:
 
 
 def _keep_path_of_each_jvm(session: SparkSession) -> None:
-    """PySpark gives the environment of executors to its Python processes on the driver's machine, too.
+    """PySpark gives the environment of executors to Python processes on the driver's machine, too.
 
-    Java finds `python3` by the PATH of the JVM. CPython looks for its name once more, by the PATH that the process was given,
-    to find its packages: with the PATH of executors it is the Python of the machine, without pyarrow and Ottla.
+    Java finds `python3` by the PATH of the JVM. CPython looks for its own name by the PATH of the process, to find its packages.
+    The PATH of executors leads to the Python of the machine, without pyarrow and Ottla.
     """
     session.sparkContext.environment.pop("PATH", None)
 

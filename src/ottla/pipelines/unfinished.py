@@ -54,8 +54,8 @@ def _unfinished(files: CheckpointReader, query: str) -> str:
 
 
 def stored_unfinished_batch(location: str, clock: Callable[[], float] = time.monotonic) -> str:
-    """That of a query's checkpoint, as a writer reads it. Writers have no JVM: pyarrow opens a checkpoint on another file
-    system, with the credentials of the environment."""
+    """The same for the location of a query's checkpoint, in a writer. Writers have no JVM: pyarrow opens other file systems,
+    with the credentials of the environment."""
     if not location:
         return ""
     if scheme_of(location) == "file":
