@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -207,7 +208,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main(options: argparse.Namespace) -> int:
-    with suppress(Unavailable):  # without the archive of its classes, a JVM needs twice the time to start
+    with suppress(
+        Unavailable, subprocess.TimeoutExpired
+    ):  # without the archive of its classes, a JVM needs twice the time to start
         make_spark_archive()
     with tempfile.TemporaryDirectory(prefix="ottla-rounds-") as temporary:
         folder = options.keep or Path(temporary)
