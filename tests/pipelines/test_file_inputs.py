@@ -77,6 +77,7 @@ def test_a_folder_that_cannot_be_listed_is_a_warning_until_the_folder_is_back(sp
         inputs.refresh(warnings)
         assert len(warnings) == 2
         assert warnings[1].startswith(f"the files of file:{names} cannot be listed, the last list counts: ")
+        assert warnings[1].endswith(f"file:{names} does not exist"), "Spark would list an empty table"
     shutil.copytree(kept, names)
     spark.range(2).coalesce(1).write.mode("append").json(str(names))
     now = 3.0

@@ -27,11 +27,28 @@ _INDEX = "InMemoryFileIndex"
 
 @dataclass(slots=True, kw_only=True)
 class _Listing:
-    place: str
+    roots: list[Any]
+    """Hadoop's paths of the folders."""
+    conf: Any
     index: Any
     """Spark's own, in the JVM."""
     due: float
     warning: str = ""
+
+    @property
+    def place(self) -> str:
+        return ", ".join(map(str, self.roots))
+
+    def refresh(self) -> str:
+        """What prevents a listing; empty after a listing. Spark itself lists a missing folder as an empty table."""
+        try:
+            for root in self.roots:
+                if not root.getFileSystem(self.conf).exists(root):
+                    return f"{root} does not exist"
+            self.index.refresh()
+        except Py4JJavaError as problem:
+            return str(problem.java_exception.getMessage()).splitlines()[0]
+        return ""
 
 
 class FileInputs:
@@ -46,12 +63,16 @@ class FileInputs:
                 self._add(frame)
 
     def _add(self, frame: DataFrame) -> None:
-        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - PySpark's only way to plans
+        java = frame._jdf  # noqa: SLF001 - PySpark's only way to plans
+        leaves = java.queryExecution().analyzed().collectLeaves()
         for number in range(leaves.length()):
             index = _file_index(leaves.apply(number))
             if index is not None:
-                place = str(index.rootPaths().mkString(", "))
-                self._listings.append(_Listing(place=place, index=index, due=self._clock() + _interval_s(place)))
+                paths = index.rootPaths()
+                roots = [paths.apply(position) for position in range(paths.length())]
+                conf = java.sparkSession().sessionState().newHadoopConf()
+                due = self._clock() + _interval_s(roots)
+                self._listings.append(_Listing(roots=roots, conf=conf, index=index, due=due))
 
     def refresh(self, warnings: list[str]) -> None:
         """Lists what is due. A folder that cannot be listed keeps its files, and `warnings` has a sentence meanwhile."""
@@ -61,15 +82,14 @@ class FileInputs:
                 continue
             if listing.warning in warnings:
                 warnings.remove(listing.warning)
-            try:
-                listing.index.refresh()
-                listing.warning = ""
-            except Py4JJavaError as problem:
-                reason = str(problem.java_exception.getMessage()).splitlines()[0]
-                listing.warning = f"the files of {listing.place} cannot be listed, the last list counts: {reason}"
+            reason = listing.refresh()
+            listing.warning = (
+                reason and f"the files of {listing.place} cannot be listed, the last list counts: {reason}"
+            )
+            if reason:
                 warnings.append(listing.warning)
             ended = self._clock()
-            listing.due = ended + max(_interval_s(listing.place), _PAUSES * (ended - begun))
+            listing.due = ended + max(_interval_s(listing.roots), _PAUSES * (ended - begun))
 
 
 def _file_index(leaf: Any) -> Any:
@@ -83,5 +103,5 @@ def _file_index(leaf: Any) -> Any:
     return index if index.getClass().getSimpleName() == _INDEX else None
 
 
-def _interval_s(place: str) -> float:
-    return LISTED_IN_STORES_S if is_object_store(place) else LISTED_S
+def _interval_s(roots: list[Any]) -> float:
+    return LISTED_IN_STORES_S if any(is_object_store(str(root)) for root in roots) else LISTED_S
