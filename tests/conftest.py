@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.class_archives import spark_environment
+from tests.support.home_watch import HomeWatch
 from tests.support.kafka_jars import Unavailable, fetch
 from tests.support.kafka_tools import Result, run_tool
 from tests.support.kcat import kcat, run_kcat
@@ -43,32 +44,14 @@ def state_of_pipelines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
-HOME_CACHES = {
-    ".cache", ".m2", ".npm", ".ivy2", ".cargo", ".rustup", "go", "snap", ".local/share/pki", ".pki", ".config/go",
-    ".bash_history", ".python_history", ".lesshst", ".wget-hsts", ".claude", ".claude.json",
-}  # fmt: skip
-"""What may appear in the home during a run: caches of tools that tests download, and files of the person's own programs."""
-HOME_FOLDERS = (".", ".config", ".local", ".local/share", ".local/state")
-
-
-def home_entries(home: Path) -> set[str]:
-    """Names in the home and in the folders where programs keep settings and state."""
-    return {
-        str(entry.relative_to(home))
-        for folder in HOME_FOLDERS
-        if (home / folder).is_dir()
-        for entry in (home / folder).iterdir()
-    } - {*HOME_CACHES, *HOME_FOLDERS}
-
-
 @pytest.fixture(scope="session", autouse=True)
 def untouched_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A test that writes into the home fails the session: everything belongs into a test's own folder."""
-    home, before = Path.home(), home_entries(Path.home())
+    watch = HomeWatch(Path.home())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MPLCONFIGDIR", str(tmp_path_factory.mktemp("matplotlib")))  # pandas imports matplotlib
         yield
-    assert home_entries(home) - before == set()
+    assert watch.left() == set()
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,15 @@ class VirtualTime:
                 callback()
         self.now = end
 
+    def turn(self) -> None:
+        """What is due now, without what that schedules: one turn of an event loop."""
+        due = [entry for entry in self._queue if entry[0] <= self.now]
+        self._queue = [entry for entry in self._queue if entry[0] > self.now]
+        heapq.heapify(self._queue)
+        for _, _, timer, callback in sorted(due, key=lambda entry: entry[:2]):
+            if not timer.cancelled:
+                callback()
+
 
 class SeededRandom:
     def __init__(self, seed: int = 0) -> None:

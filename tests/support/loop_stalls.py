@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from ottla.runtime.loop_watch import LoopWatch, Stall, log_stall
+from ottla.testing import layout
 
 BUDGET_S = 0.05
 _PROBE_S = 0.02
@@ -34,6 +35,7 @@ def _write(stall: Stall) -> None:
 
 
 def pytest_configure() -> None:
+    layout.NODE_PROPERTIES["ottla.loop.stall.ms"] = str(round(BUDGET_S * 1000))  # the test kit watches no loop
     original = LoopWatch.__init__
 
     @functools.wraps(original)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ottla.coordinator.records import decode
@@ -16,6 +16,10 @@ log = get_logger(__name__)
 
 _LOGGED_CHARACTERS = 200
 """The logged part of a record that is not replayed: enough to identify its group."""
+RECORDS_OF_A_STEP = 250
+"""Some two milliseconds of the loop."""
+_MOST_BYTES_READ = 256 * 1024
+"""A read that finds nothing in the page cache holds the loop for this many bytes."""
 
 
 class ReplayTarget(Protocol):
@@ -39,47 +43,65 @@ class Slice(Protocol):
 
 
 class Loader:
-    """From the log's start up to its end at the time the load began."""
+    """From the log's start up to its end at the time the load began, in steps of some records."""
 
     def __init__(
         self,
         partition_log: ReadableLog,
         target: ReplayTarget,
         decode_record: Callable[[bytes, bytes | None], Any] = decode,
+        *,
+        max_bytes: int = _MOST_BYTES_READ,
     ) -> None:
         self.log = partition_log
         """May be replaced by a log of the same records: a move between directories does so."""
         self._target = target
         self._decode_record = decode_record
+        self._max_bytes = min(max_bytes, _MOST_BYTES_READ)
         self._next_offset = partition_log.log_start_offset
         self._end_offset = partition_log.log_end_offset
+        self._steps: Iterator[None] | None = None
+        self.replayed = 0
         self.skipped = 0
         """Records of other group protocols, or unreadable records."""
 
-    def load_some(self, max_bytes: int) -> bool:
-        """Replay about `max_bytes`; True when nothing is left."""
-        if self._next_offset >= self._end_offset:
+    def load_some(self) -> bool:
+        """Replay some records; True when nothing is left. After an error the next call reads from the same batch."""
+        if self._steps is None:
+            self._steps = self._replay_all()
+        try:
+            next(self._steps)
+        except StopIteration:
             return True
-        data = self.log.read(self._next_offset, max_bytes).read()
-        before = self._next_offset
-        for position, header in iterate_batches(data):
-            if header.base_offset + header.last_offset_delta >= before:
-                self._replay_readable(data, position, header)
-            self._next_offset = header.base_offset + header.last_offset_delta + 1
-        if data and self._next_offset == before:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch can be read at offset {before}.")
-        # A log whose tail was compacted away ends in a gap: nothing more comes.
-        return self._next_offset >= self._end_offset or self._next_offset == before
+        except BaseException:
+            self._steps = None
+            raise
+        return False
 
-    def _replay_readable(self, data: bytes, position: int, header: BatchHeader) -> None:
+    def _replay_all(self) -> Iterator[None]:
+        while self._next_offset < self._end_offset:
+            data = self.log.read(self._next_offset, self._max_bytes).read()
+            before = self._next_offset
+            for position, header in iterate_batches(data):
+                if header.base_offset + header.last_offset_delta >= before:
+                    yield from self._replay_readable(data, position, header)
+                self._next_offset = header.base_offset + header.last_offset_delta + 1
+            if self._next_offset == before:
+                if data:
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch can be read at offset {before}.")
+                return  # a log whose tail was compacted away ends in a gap: nothing more comes
+            if self._next_offset < self._end_offset:
+                yield
+
+    def _replay_readable(self, data: bytes, position: int, header: BatchHeader) -> Iterator[None]:
         """Replay the records up to the first damaged record: the later records of the batch cannot be located."""
         try:
-            self._replay_batch(data, position, header)
+            yield from self._replay_batch(data, position, header)
         except KafkaError as error:
             log.error("coordinator_batch.not_read", base_offset=header.base_offset, reason=str(error))
             self.skipped += 1
 
-    def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
+    def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> Iterator[None]:
         if header.is_control:
             for record in iterate_records(data, position):
                 marker = parse_end_txn_marker(record)
@@ -92,6 +114,9 @@ class Loader:
             parsed = self._decode(record.key, record.value, record.offset)
             if parsed is not None:
                 self._replay(record.offset, producer_id, parsed)
+            self.replayed += 1
+            if self.replayed % RECORDS_OF_A_STEP == 0:
+                yield
 
     def _replay(self, offset: Offset, producer_id: ProducerId, parsed: Any) -> None:
         try:

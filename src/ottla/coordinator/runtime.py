@@ -34,7 +34,6 @@ _RECORD_OVERHEAD = 40
 """The most that a record has besides its key and value: lengths, attributes, deltas of time and offset."""
 
 _COMPLAINT_INTERVAL_MS = 1_000
-LOAD_RETRY_MS = 1_000
 
 AnyDecision: TypeAlias = Decision[Any, list[CoordinatorAnswer]]
 """The records are the machine's own; the shard only hands them to its codec and back."""
@@ -102,6 +101,14 @@ class ShardState(Enum):
     CLOSED = "Closed"
 
 
+class LoadStep(Enum):
+    MORE = "More"
+    LATER = "Later"
+    """A file could not be opened; the shard is still loading."""
+    DONE = "Done"
+    """The shard is active, or closed."""
+
+
 class Shard(Generic[MachineT]):
     def __init__(self, partition: Partition, spec: ShardSpec[MachineT], clock: Clock, timers: Timers) -> None:
         self.partition = partition
@@ -115,26 +122,28 @@ class Shard(Generic[MachineT]):
         self._end_offset = 0
         self._silent_until_ms = 0.0
         self._parked: dict[object, tuple[list[CoordinatorAnswer], Timer]] = {}
-        self._loader = Loader(partition.log, self.machine, spec.decode)
+        self._loader = Loader(partition.log, self.machine, spec.decode, max_bytes=spec.load_buffer_size)
 
     # Load and unload
 
-    def load(self) -> None:
-        """Replay the log; a small log at once, a large log in pieces between other work."""
+    @property
+    def replayed(self) -> int:
+        """Records that the load has replayed."""
+        return self._loader.replayed
+
+    def load_some(self) -> LoadStep:
+        """Replay some records of the log. The shard is active after the last of them."""
         if self.state is not ShardState.LOADING:
-            return
+            return LoadStep.DONE
         try:
             self._loader.log = self.partition.log
-            done = self._loader.load_some(self._spec.load_buffer_size)
+            done = self._loader.load_some()
         except KafkaError as error:
-            self._load_failed(error)
-            return
+            return self._load_failed(error)
         except OSError as error:
-            self._load_failed(self.partition.log.log_dir.storage_error(error))
-            return
+            return self._load_failed(self.partition.log.log_dir.storage_error(error))
         if not done:
-            self._timers.call_soon(self.load)
-            return
+            return LoadStep.MORE
         self.state = ShardState.ACTIVE
         self._end_offset = self.partition.log.log_end_offset
         log.debug("shard.loaded", partition=str(self.partition.topic_partition), skipped=self._loader.skipped)
@@ -142,14 +151,15 @@ class Shard(Generic[MachineT]):
         # The deadlines of a shard that has loaded stay, also when the records of that event are refused.
         self.deadlines.begin()
         self._settle(decision)
+        return LoadStep.DONE
 
-    def _load_failed(self, error: KafkaError) -> None:
+    def _load_failed(self, error: KafkaError) -> LoadStep:
         """Retry after a refusal for want of file descriptors: this node leads, and no other node can load the shard."""
         log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not self.partition.log.log_dir.offline:
-            self._timers.call_later(LOAD_RETRY_MS, self.load)
-        else:
-            self.close()
+            return LoadStep.LATER
+        self.close()
+        return LoadStep.DONE
 
     def close(self) -> None:
         """This node does not lead any more: waiting clients must look for the new coordinator."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Generic
 
 from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.loading import LoadingShards
 from ottla.coordinator.runtime import AnyDecision, MachineT, Shard, ShardSpec, TransactionalProducer
 from ottla.env.seams import Clock, Timers
 from ottla.metadata.delta import MetadataDelta
@@ -47,6 +48,7 @@ class Shards(Generic[MachineT]):
         self._timers = timers
         self._replicas = replicas
         self._shards: dict[int, Shard[MachineT]] = {}
+        self._loading = LoadingShards(timers)
         self._partition_count = 0
         """The partition count of the topic; 0 as long as the topic does not exist."""
         self.creating_topic = False
@@ -79,6 +81,8 @@ class Shards(Generic[MachineT]):
         try:
             self[self.partition_for(key)].run(operation, producer)
         except KafkaError as error:
+            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                self._loading.prefer(self[self.partition_for(key)])
             waiter(error)
 
     def run_all(self, operation: Callable[[MachineT, Waiter], AnyDecision], waiter: Waiter) -> None:
@@ -126,7 +130,7 @@ class Shards(Generic[MachineT]):
 
     def _open(self, index: int, partition: Partition) -> None:
         shard = self._shards[index] = Shard(partition, self._spec, self._clock, self._timers)
-        shard.load()
+        self._loading.add(shard)
 
     def _close(self, index: int) -> None:
         shard = self._shards.pop(index, None)

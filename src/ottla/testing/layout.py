@@ -20,10 +20,11 @@ INTERNAL = "INTERNAL"
 _CONTROLLERS = 3
 _FACTOR = 3
 
-_PROPERTIES = {
+NODE_PROPERTIES = {
     "controller.listener.names": "CONTROLLER",
     "group.initial.rebalance.delay.ms": "0",
     "ottla.busy.poll.us": "0",  # the test's own threads want the interpreter
+    "ottla.loop.stall.ms": "0",  # and hold it: a stall of the loop is no news about the node
 }
 _CLUSTER = {
     "controller.quorum.election.timeout.ms": "200",
@@ -106,7 +107,7 @@ def _listeners(auth: Mapping[str, str]) -> list[str]:
 
 
 def _common(auth: Mapping[str, str], count: int) -> dict[str, str]:
-    return {**_PROPERTIES, **_scaled(_INTERNAL_TOPICS, count), **(_logins(auth) if auth else {})}
+    return {**NODE_PROPERTIES, **_scaled(_INTERNAL_TOPICS, count), **(_logins(auth) if auth else {})}
 
 
 def _scaled(properties: Mapping[str, str], count: int) -> dict[str, str]:
