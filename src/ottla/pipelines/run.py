@@ -28,11 +28,12 @@ from ottla.pipelines.analysis import branches_of, check_names, check_output, ref
 from ottla.pipelines.checkpoints import Checkpoint, open_files, scheme_of, spark_location
 from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over, with_stored_names
 from ottla.pipelines.driver_lock import DriverLock
+from ottla.pipelines.file_inputs import FileInputs
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
-from ottla.pipelines.ports import Port, Topic, TopicTable, View
+from ottla.pipelines.ports import Port, SparkTable, Topic, TopicTable, View
 from ottla.pipelines.reasons import plain_reason
 from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.state_notes import checked_state
@@ -108,6 +109,7 @@ class PipelineRun:
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
         self._checkpoint: Checkpoint | None = None
+        self._file_inputs = FileInputs()
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
 
     @property
@@ -140,6 +142,7 @@ class PipelineRun:
                     self._let_it_begin(running)
                 while not self._stopping.wait(poll_s):
                     self._supervise()
+                    self._file_inputs.refresh(self.warnings)
                     if on_progress is not None:
                         on_progress(self)
             finally:
@@ -197,6 +200,7 @@ class PipelineRun:
                 name: build.input_frame(self._spark, port, self.settings, folder_of(checkpoint, name))
                 for name, port in step.reads.items()
             }
+            self._file_inputs.add(inputs[name] for name, port in step.reads.items() if isinstance(port, SparkTable))
             return step.function(**inputs)
 
         result = _patiently(step, declare)
