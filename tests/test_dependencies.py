@@ -19,6 +19,7 @@ ARROW = {"tables", "connect", "pipelines", *SPARK_FORMATS}
 HOSTED = {
     "pyspark": {"pipelines", "demo", "examples", *SPARK_FORMATS},
     "py4j": {"pipelines"},
+    "pandas": {"examples"},
     "pytest": {"testing"},
     "polars": {"frames"},
     "pyarrow": {
