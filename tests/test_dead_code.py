@@ -67,6 +67,7 @@ EXCEPTIONS = {
     ),
     "to_string": "a method that Starlette's converters of paths must have",
     "leader_of": "a public method of the test kit: docs/testing.md",
+    "advance_watermark": "a public method of the test kit: docs/pipeline-testing.md",
     "pytest_addoption": "a hook that pytest calls",
     **dict.fromkeys(("setUpClass", "tearDown"), "methods that unittest calls"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ottla.pipelines.metrics import METRICS as PIPELINE_METRICS
 from ottla.server.monitoring.exposition import METRICS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/metrics.md"
@@ -56,9 +57,23 @@ code runs. **Logs** are `noun.past_verb` with facts; `OTTLA_LOG_FORMAT=json` mak
 """
 
 
+PIPELINES = """
+## Pipelines
+
+`ottla pipeline serve` answers at `/metrics` for every pipeline of its state directory, from the table in
+`src/ottla/pipelines/metrics.py`. With `--users` a scrape needs the role `read`. Labels are `pipeline` and `query`
+(`STEP` or `STEP.BRANCH`), for expectations also `expectation` and `result`.
+
+| metric | type | what it is |
+|---|---|---|
+"""
+
+
 def page() -> str:
     rows = (f"| `{m.name}` | {m.kind} | {f'`{m.bean}`' if m.bean else '-'} | {m.doc} |\n" for m in METRICS)
-    return HEAD + "".join(rows)
+    return (
+        HEAD + "".join(rows) + PIPELINES + "".join(f"| `{m.name}` | {m.kind} | {m.doc} |\n" for m in PIPELINE_METRICS)
+    )
 
 
 if __name__ == "__main__":

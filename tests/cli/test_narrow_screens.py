@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ottla.cli.cluster.tables import quorum_table, status_table
 from ottla.cli.terminal import output, tables
+from ottla.pipelines.display import print_whole as pipeline_print
 from ottla.pipelines.display import status_table as pipeline_table
 
 LARGE = 1_234_567_890_123
@@ -112,6 +113,26 @@ def test_pipeline_status(screen: io.StringIO) -> None:
         LONG,
     ):
         assert number in shown, number
+
+
+QUERY = {
+    "name": f"p/{LONG}", "rows": 123_456_789, "rows_per_second": 1234567.0, "lag": 987_654_321, "lag_seconds": 1234.5,
+    "batch": 12345, "batch_ms": 123456, "state_rows": 12_345_678, "state_bytes": 1e9, "state_partitions": 200, "restarts": 3,
+    "active": True, "error": "",
+}  # fmt: skip
+
+
+def test_the_live_display_leaves_out_columns_and_cuts_no_number(screen: io.StringIO) -> None:
+    status = {"name": "p", "state": "running", "queries": [QUERY]}
+    Console(file=screen, width=80).print(pipeline_table(status, 80))
+    shown = screen.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    (row,) = (line for line in shown.splitlines() if "123,456,789" in line)
+    assert row.split()[1:4] == ["123,456,789", "1,234,567", "987,654,321"]
+    assert "…" not in row.split(maxsplit=1)[1]
+    assert "parts" not in shown
+    pipeline_print(Console(file=screen, width=80), pipeline_table(status))
+    assert all(text in screen.getvalue() for text in (LONG, "12,345,678", "1,000.0", "parts"))
 
 
 def test_top(screen: io.StringIO) -> None:

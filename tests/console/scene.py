@@ -174,7 +174,9 @@ class Pipelines:
         self.tell("revenue", "running", words=[str(file)], inputs=["topic:shop.payments.json"],
                   outputs=["delta:tables/revenue", "topic:shop.revenue"], rows=81_200, rows_per_second=412.5, lag=17,
                   queries=[{"name": "sum_by_minute", "active": True, "rows": 81_200, "rows_per_second": 412.5, "lag": 17,
-                            "batch": 42, "batch_ms": 180, "restarts": 0, "error": ""}])  # fmt: skip
+                            "batch": 42, "batch_ms": 180, "restarts": 0, "error": "",
+                            "expectations": [{"name": "total >= 0", "condition": "total >= 0", "on_fail": "quarantine",
+                                              "passed": 81_190, "failed": 10}]}])  # fmt: skip
         self.tell("mail", "failed", words=[str(folder / "gone.py")], inputs=["topic:queuing.mail.outbox"],
                   outputs=["sql:mail"], error="the database refused the password")  # fmt: skip
         config = uvicorn.Config(

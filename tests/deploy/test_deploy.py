@@ -20,6 +20,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from ottla.pipelines.metrics import METRICS as PIPELINE_METRICS
 from ottla.server.monitoring.exposition import METRICS
 from tests.support.debian import debian_command
 from tests.support.hadolint import hadolint
@@ -29,7 +30,7 @@ from tests.support.whole_answers import whole
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 CONSOLE_METRICS = {"ottla_group_lag_records", "ottla_group_lag_seconds", "ottla_console_look_seconds"}
-KNOWN = {metric.name for metric in METRICS} | CONSOLE_METRICS | {"up"}
+KNOWN = {metric.name for metric in (*METRICS, *PIPELINE_METRICS)} | CONSOLE_METRICS | {"up"}
 NAME = re.compile(r"\b((?:kafka|ottla|process)_\w+)\b(?!\s*=)")
 
 
@@ -59,8 +60,9 @@ def test_rules_name_only_metrics_that_exist() -> None:
         assert rule["annotations"]["what_to_do"]
 
 
-def test_the_dashboard_names_only_metrics_that_exist() -> None:
-    board = json.loads((DEPLOY / "grafana/ottla.json").read_text())
+@pytest.mark.parametrize("name", sorted(path.name for path in (DEPLOY / "grafana").iterdir()))
+def test_a_dashboard_names_only_metrics_that_exist(name: str) -> None:
+    board = json.loads((DEPLOY / "grafana" / name).read_text())
     used = {name for panel in board["panels"] for target in panel["targets"] for name in names_in(target["expr"])}
     assert len(used) >= 10
     assert used <= KNOWN

@@ -34,6 +34,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
+def ottla_spark(spark: Any) -> Any:
+    """The same session: a process has one."""
+    return spark
+
+
+@pytest.fixture(scope="session")
 def ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     server = OttlaServer(tmp_path_factory.mktemp("ottla"), properties=PROPERTIES)
     server.start()

@@ -17,12 +17,12 @@ from ottla.connect.sender import Outgoing, Sender
 from ottla.model.user_error import UserError
 from ottla.pipelines import supervisor
 from ottla.pipelines import switch as switching
+from ottla.pipelines.backfills import backfilled
 from ottla.pipelines.build import _starting
 from ottla.pipelines.checkpoints import Checkpoint, LocalFiles
 from ottla.pipelines.pipeline import Pipeline, written_nodes
 from ottla.pipelines.ports import delta, table_of, topic, view
 from ottla.pipelines.reasons import plain_reason
-from ottla.pipelines.run import backfilled
 from ottla.testing import Broker
 
 GOOD = """

@@ -69,6 +69,8 @@ def test_logins_and_roles(server: tuple[int, ssl.SSLContext]) -> None:
     assert call(server, "GET", "/pipelines")[0] == 401
     assert call(server, "POST", "/pipelines/shop/stop")[0] == 401
     assert "shop" in call(server, "GET", "/pipelines", **basic("see:s"))[1]
+    assert call(server, "GET", "/metrics")[0] == 401
+    assert 'ottla_pipeline_state{pipeline="shop",state="' in call(server, "GET", "/metrics", **basic("see:s"))[1]
     assert call(server, "POST", "/pipelines/shop/stop", **basic("see:s"))[0] == 403
     assert call(server, "POST", "/pipelines/shop/stop", **basic("do:d"))[0] == 200
     assert call(server, "POST", "/healthz")[0] == 401

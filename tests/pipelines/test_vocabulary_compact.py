@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from ottla.pipelines import Pipeline, changes_of, join, topic
+from ottla.pipelines.backfills import backfilled
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.pipeline import load_pipelines
-from ottla.pipelines.run import PipelineRun, backfilled
+from ottla.pipelines.run import PipelineRun
 from tests.pipelines.test_vocabulary import FILE, made_up
 
 pytestmark = pytest.mark.timeout(600)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.model.extras import SPARK, extra_needed
 
 if TYPE_CHECKING:
+    from ottla.pipelines.expectations import expect
     from ottla.pipelines.joins import join, join_tables
     from ottla.pipelines.outputs.files import committed_files
     from ottla.pipelines.pipeline import Pipeline, load_pipelines
@@ -32,6 +33,7 @@ __all__ = [
     "changes_of",
     "committed_files",
     "delta",
+    "expect",
     "files",
     "iceberg",
     "join",
@@ -52,6 +54,7 @@ _MODULES = {
     "changes_of": "ports",
     "committed_files": "outputs.files",
     "delta": "ports",
+    "expect": "expectations",
     "files": "ports",
     "iceberg": "ports",
     "join": "joins",

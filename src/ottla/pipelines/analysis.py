@@ -19,15 +19,18 @@ from ottla.model.errors import KafkaError
 from ottla.model.topic_names import check_topic_name
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
+from ottla.pipelines.checked_rows import checked
 from ottla.pipelines.checkpoints import Checkpoint
+from ottla.pipelines.expectations import MOST_EXPECTATIONS, QUARANTINE, expectations_of
 from ottla.pipelines.options import read_options
 from ottla.pipelines.outputs.batch import check_table
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name, written_nodes
 from ottla.pipelines.ports import Delta, Files, Iceberg, Port, SparkTable, SqlTable, Topic, View
-from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.reasons import called, plain_reason
 from ottla.pipelines.state_changes import state_problem
 from ottla.pipelines.state_notes import expression_problem
 from ottla.pipelines.stored_state import stored_state
+from ottla.pipelines.topic_rows import output_rows
 from ottla.pipelines.topics import output_topics
 
 if TYPE_CHECKING:
@@ -97,7 +100,7 @@ def check_step(
         if any(port.node in made_here and isinstance(port, _TABLES) for port in step.reads.values()):
             return {}
         raise
-    branches = branches_of(step, step.function(**inputs))
+    branches = checked_branches(step, called(step.function, inputs))
     for branch, frame in branches.items():
         check_output(step, step.writes[branch], frame)
         _check_streaming(frame, step.output_mode)
@@ -125,6 +128,7 @@ def check_names(step: Step) -> None:
     for port in output_topics([step]):
         if port.partitions is not None and port.partitions < 1:
             raise UserError(f"the topic {port.name} needs at least one of its partitions, not {port.partitions}")
+    check_expectations(step)
 
 
 def _check_start(step: Step, branch: str, frame: DataFrame, settings: build.RunSettings) -> None:
@@ -156,6 +160,48 @@ def branches_of(step: Step, result: Any) -> Mapping[str, DataFrame]:
     return branches
 
 
+def checked_branches(step: Step, result: Any) -> Mapping[str, DataFrame]:
+    """The frames of a step's function by branch, with the expectations of each in its plan."""
+    return {
+        branch: checked(frame, expectations_of(step.function, branch))
+        for branch, frame in branches_of(step, result).items()
+    }
+
+
+def check_expectations(step: Step) -> None:
+    """UserError for expectations that contradict each other or the step, as far as that needs no plan."""
+    expectations = expectations_of(step.function)
+    if len(expectations) > MOST_EXPECTATIONS:
+        raise UserError(f"the step has {len(expectations)} expectations, and at most {MOST_EXPECTATIONS} are allowed")
+    names = [expectation.name for expectation in expectations]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two expectations have the name {name!r}: give each a name of its own with name=")
+    for branch in (expectation.branch for expectation in expectations if expectation.branch is not None):
+        if branch not in step.writes:
+            raise UserError(
+                f"an expectation is for the output {branch!r}; the step has {', '.join(map(repr, step.writes))}"
+            )
+    _check_quarantine(step, any(expectation.on_fail == QUARANTINE for expectation in expectations))
+
+
+def _check_quarantine(step: Step, needed: bool) -> None:  # noqa: FBT001 - one caller, beside this function
+    if needed and step.quarantine is None:
+        raise UserError('on_fail="quarantine" needs a topic for the rows: name the topic with quarantine= in @step')
+    if not needed and step.quarantine is not None:
+        raise UserError(
+            f'quarantine={step.quarantine!r} gets no row: no expectation of the step has on_fail="quarantine"'
+        )
+    if needed and step.output_mode == "complete":
+        raise UserError(
+            "output_mode complete writes the whole result with each batch, so each batch would quarantine the same rows "
+            "again: use on_fail drop or fail"
+        )
+    others = {port.node for port in (*step.reads.values(), *step.writes.values())}
+    if f"topic:{step.quarantine}" in others:
+        raise UserError(f"the quarantine {step.quarantine} is an input or output of its own step: name another topic")
+
+
 def check_output(step: Step, port: Port, frame: DataFrame) -> None:
     """UserError for a combination of query and output that cannot run."""
     if not frame.isStreaming:
@@ -180,9 +226,9 @@ def check_output(step: Step, port: Port, frame: DataFrame) -> None:
                 f"the {kind} {missing[0]!r} of {port.node} is not a column of its rows; they have {', '.join(columns)}"
             )
     if isinstance(port, Topic):
-        build.output_rows(frame, port).schema  # noqa: B018 - the analysis is the point
+        output_rows(frame, port).schema  # noqa: B018 - the analysis is the point
     elif isinstance(port, View):
-        build.output_rows(frame, port.topic_with_key(port.delta.keys[0])).schema  # noqa: B018 - as above
+        output_rows(frame, port.topic_with_key(port.delta.keys[0])).schema  # noqa: B018 - as above
 
 
 def _check_columns(port: Port, columns: list[str]) -> None:

@@ -101,8 +101,11 @@ def _ddl(schema: StructType) -> str:
     return ", ".join(f"{column_name(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
 
 
-def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
-    """The value column of an output, from all columns of `frame`."""
+def encoded(frame: DataFrame, form: Format, subject: str, only: Column | None = None) -> Column:
+    """The value column of an output, from all columns of `frame`; null for rows where `only` is false.
+
+    Python encodes every row of a batch, also inside of a CASE: such rows are null before.
+    """
     names = [name for name in frame.columns if not name.startswith("_")]
     if form.kind in {"bytes", "text"}:
         if "value" not in frame.columns:
@@ -111,6 +114,8 @@ def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
             )
         return F.col("value").cast("binary")
     whole = F.struct(*[F.col(column_name(name)) for name in names])
+    if only is not None:
+        whole = F.when(only, whole)
     if form.kind == "json":
         return F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
     if form.kind == "csv":

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 
 from ottla.model.user_error import UserError
 from ottla.pipelines.build import RunSettings
-from ottla.pipelines.display import Display, status_table
+from ottla.pipelines.display import Display, expectation_table, print_whole, status_table
+from ottla.pipelines.lineage_sinks import LineageQueue, lineage_writer
+from ottla.pipelines.openlineage import LineageReporter
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.run import PipelineRun
 from ottla.pipelines.status import pipeline_status
@@ -38,24 +41,33 @@ def run_pipelines(
     once: bool,
     quiet: bool,
     status_file: str | None = None,
+    lineage: str | None = None,
 ) -> None:
     console = Console()
+    client = {"bootstrap.servers": settings.bootstrap_servers, **settings.client}
+    events = LineageQueue(lineage_writer(lineage, client)) if lineage else None
     try:
         for pipeline in pipelines:
             work = PipelineRun(session, pipeline, settings)
             _stop_on_signals(work)
             reporter = _Reporter(work, status_file)
-            with Display(console, quiet=quiet) as display:
+            with Display(console, quiet=quiet) as display, _Lineage(work, events, session.version) as traced:
                 try:
                     reporter(work)
-                    call = _in_sequence(display, reporter)
+                    call = _in_sequence(display, reporter, traced)
                     work.once(call) if once else work.continuously(call)
                 except BaseException as problem:  # raised again below; the status file must show the failure first
                     reporter.end("failed", str(problem))
                     raise
             reporter.end("finished" if once and not work.is_stopping else "stopped")
-            console.print(status_table(pipeline_status(work, "done")))
+            status = pipeline_status(work, "done")
+            print_whole(console, status_table(status))
+            expectations = expectation_table(status)
+            if expectations is not None:
+                print_whole(console, expectations)
     finally:
+        if events is not None:
+            events.close()
         session.stop()
 
 
@@ -81,12 +93,32 @@ class _Reporter:
         write_json(str(self._path), pipeline_status(self._work, state, error))
 
 
-def _in_sequence(
-    first: Callable[[PipelineRun], None], second: Callable[[PipelineRun], None]
-) -> Callable[[PipelineRun], None]:
+class _Lineage:
+    """The lineage of one run, if somebody wants the events."""
+
+    def __init__(self, work: PipelineRun, events: LineageQueue | None, spark_version: str) -> None:
+        self._work = work
+        work.is_traced = events is not None
+        self._reporter = None if events is None else LineageReporter(events.send, time.monotonic, spark_version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._reporter is not None:
+            self._reporter.end(self._work, str(error) if error is not None else "")
+
+    def __call__(self, work: PipelineRun) -> None:
+        if self._reporter is not None:
+            self._reporter(work)
+
+
+def _in_sequence(*calls: Callable[[PipelineRun], None]) -> Callable[[PipelineRun], None]:
     def call(work: PipelineRun) -> None:
-        first(work)
-        second(work)
+        for observer in calls:
+            observer(work)
 
     return call
 

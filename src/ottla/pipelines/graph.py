@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -9,8 +10,10 @@ from ottla.model.label_width import fitted_label
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import Topic, TopicTable
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 34, 70, 22
-_MARGINS, _FONT_PX = 12, 12
+NodeColumns = Mapping[str, Sequence[tuple[str, str]]]
+"""Node -> names and types of its columns."""
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _LINE = 190, 34, 70, 22, 15
+_MARGINS, _FONT_PX, _COLUMN_PX = 12, 12, 11
 _COLOURS = {
     "topic": "#dbeafe",
     "step": "#fef3c7",
@@ -21,8 +24,9 @@ _COLOURS = {
 }
 
 
-def graph(pipeline: Pipeline) -> dict[str, Any]:
-    nodes: dict[str, dict[str, str]] = {}
+def graph(pipeline: Pipeline, node_columns: NodeColumns | None = None) -> dict[str, Any]:
+    """With `node_columns` each topic and table has its `columns`."""
+    nodes: dict[str, dict[str, Any]] = {}
     edges: list[dict[str, str]] = []
 
     def node(name: str) -> str:
@@ -38,6 +42,11 @@ def graph(pipeline: Pipeline) -> dict[str, Any]:
             if isinstance(topic, Topic) and topic.dead_letter:
                 edges.append({"from": mine, "to": node(f"topic:{topic.dead_letter}")})
         edges += [{"from": mine, "to": node(port.node)} for port in step.writes.values()]
+        if step.quarantine:
+            edges.append({"from": mine, "to": node(f"topic:{step.quarantine}")})
+    for name, pairs in (node_columns or {}).items():
+        if name in nodes:
+            nodes[name]["columns"] = [{"name": column, "type": kind} for column, kind in pairs]
     written = {edge["to"] for edge in edges}
     read = {edge["from"] for edge in edges}
     plain = [name for name in nodes if not name.startswith("step:")]
@@ -62,20 +71,25 @@ def columns(drawn: dict[str, Any]) -> list[list[str]]:
     return [column for column in columns if column]
 
 
-def svg(pipeline: Pipeline) -> str:
-    drawn = graph(pipeline)
+def svg(pipeline: Pipeline, node_columns: NodeColumns | None = None) -> str:
+    drawn = graph(pipeline, node_columns)
+    sizes = {node["id"]: _HEIGHT + _LINE * len(node.get("columns", ())) for node in drawn["nodes"]}
     places: dict[str, tuple[int, int]] = {}
     levels = columns(drawn)
+    height = 0
     for level, names in enumerate(levels):
-        for row, name in enumerate(names):
-            places[name] = 20 + level * (_WIDTH + _GAP_X), 20 + row * (_HEIGHT + _GAP_Y)
+        y = 20
+        for name in names:
+            places[name] = 20 + level * (_WIDTH + _GAP_X), y
+            y += sizes[name] + _GAP_Y
+        height = max(height, y - _GAP_Y + 20)
     width = 40 + len(levels) * (_WIDTH + _GAP_X) - _GAP_X
-    height = 40 + max((len(names) for names in levels), default=1) * (_HEIGHT + _GAP_Y) - _GAP_Y
-    lines = []
-    lines.append(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="{_FONT_PX}" role="img"><title>{escape(pipeline.name)}</title>'
-    )
+    lines = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'font-family="sans-serif" font-size="{_FONT_PX}" role="img"><title>{escape(pipeline.name)}</title>'
+        )
+    ]
     for edge in drawn["edges"]:
         (x1, y1), (x2, y2) = places[edge["from"]], places[edge["to"]]
         begin, end, middle = x1 + _WIDTH, x2, _HEIGHT // 2
@@ -83,14 +97,23 @@ def svg(pipeline: Pipeline) -> str:
         lines.append(
             f'<path d="M{begin} {y1 + middle} c{bend} 0 {bend} {y2 - y1} {end - begin} {y2 - y1}" fill="none" stroke="#64748b"/>'
         )
-    for node in drawn["nodes"]:
-        x, y = places[node["id"]]
-        label = fitted_label(node["label"], _WIDTH - _MARGINS, _FONT_PX)
-        round_ = 17 if node["kind"] == "step" else 4
-        lines.append(
-            f'<g><title>{escape(node["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_}" '
-            f'fill="{_COLOURS.get(node["kind"], "#f1f5f9")}" stroke="#334155"/>'
-            f'<text x="{x + _WIDTH // 2}" y="{y + 21}" text-anchor="middle">{escape(label)}</text></g>'
+    lines += [_box(node, places[node["id"]], sizes[node["id"]]) for node in drawn["nodes"]]
+    return "\n".join([*lines, "</svg>"])
+
+
+def _box(node: Mapping[str, Any], place: tuple[int, int], height: int) -> str:
+    x, y = place
+    label = fitted_label(node["label"], _WIDTH - _MARGINS, _FONT_PX)
+    round_ = 17 if node["kind"] == "step" else 4
+    rows = [f"{column['name']} {column['type']}" for column in node.get("columns", ())]
+    fitted = [fitted_label(row, _WIDTH - 2 * _MARGINS, _COLUMN_PX) for row in rows]
+    return (
+        f'<g><title>{escape(node["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{height}" rx="{round_}" '
+        f'fill="{_COLOURS.get(node["kind"], "#f1f5f9")}" stroke="#334155"/>'
+        f'<text x="{x + _WIDTH // 2}" y="{y + 21}" text-anchor="middle">{escape(label)}</text>'
+        + "".join(
+            f'<text x="{x + _MARGINS}" y="{y + _HEIGHT + 5 + _LINE * number}" font-size="{_COLUMN_PX}">{escape(row)}</text>'
+            for number, row in enumerate(fitted)
         )
-    lines.append("</svg>")
-    return "\n".join(lines)
+        + "</g>"
+    )

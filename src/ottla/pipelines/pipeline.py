@@ -38,6 +38,8 @@ class Step:
     output_mode: str = "append"
     trigger: str | None = None
     """The pause between batches; by default 1 second, and 10 seconds with checkpoints on an object store."""
+    quarantine: str | None = None
+    """The topic of rows that fail an expectation with on_fail="quarantine"."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class Pipeline:
         writes: Port | Mapping[str, Port],
         output_mode: str = "append",
         trigger: str | None = None,
+        quarantine: str | None = None,
     ) -> Callable[[Function], Function]:
         def declare(function: Function) -> Function:
             outputs = {"": writes} if isinstance(writes, Port) else dict(writes)
@@ -62,6 +65,7 @@ class Pipeline:
                 writes=outputs,
                 output_mode=output_mode,
                 trigger=trigger,
+                quarantine=quarantine,
             )
             self._check(made)
             self.steps.append(made)
@@ -117,16 +121,20 @@ def _reads_any(step: Step, nodes: Collection[str]) -> bool:
 
 
 def _letters_of(step: Step) -> set[tuple[str, str, str]]:
-    """The inputs of a step that have a dead-letter topic, with its name. The first reader of an input brings its letters."""
-    return {
+    """The inputs of a step that have a dead-letter topic, with its name. The first reader of an input brings its letters.
+
+    Quarantined rows are letters of the step itself.
+    """
+    letters = {
         (port.name, repr(port.value), port.dead_letter)
         for port in input_topics(step)
         if port.dead_letter is not None and port.value.kind != "bytes"
     }
+    return letters if step.quarantine is None else letters | {(f"step:{step.name}", "", step.quarantine)}
 
 
 def written_nodes(step: Step) -> list[str]:
-    """The outputs of a step, and the topics of its dead letters."""
+    """The outputs of a step, and the topics of its dead letters and of its quarantine."""
     return output_nodes(step) + sorted({f"topic:{name}" for *_, name in _letters_of(step)})
 
 

@@ -7,7 +7,7 @@ have no such key: their topics take the ids of the moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,3 +76,13 @@ def _bounds(by_topic: Mapping[str, Mapping[str, int]]) -> Bounds:
         for topic, offsets in by_topic.items()
         for partition, offset in offsets.items()
     }
+
+
+def merged_offsets(sources: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where the inputs stand after a batch, by topic, from Spark's own write-ahead log."""
+    merged: dict[str, Any] = {}
+    for offsets in sources:
+        for topic, parts in offsets.items():
+            if topic != RESERVED_KEY:
+                merged.setdefault(topic, {}).update(parts)
+    return merged

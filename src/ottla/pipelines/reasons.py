@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from ottla.model.user_error import UserError
+from ottla.pipelines.places import is_users_file, place_of, records_of
 
 _OTHER_STATE = ("STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",)
 KEEP_OR_SWITCH = (
     "run the step as it was, or create new outputs with `ottla pipeline backfill` and go over to them with `ottla pipeline "
     "switch`"
 )
+_PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.util.ConcurrentModificationException")
+"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage. All queries of a session
+share the Python function of a data source. Spark changes the environment variables of that function for one query while
+the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
+"""
+_PLACE = re.compile(r", line \d+\)$")
+_RECORD = re.compile(r"\S+-\d+ offset \d+: ")
 _OPERATORS = {
     "stateStoreSave": "an aggregate",
     "sessionWindowStateStoreSaveExec": "a session window",
@@ -24,9 +38,32 @@ _OPERATORS = {
 
 
 def plain_reason(problem: BaseException) -> str:
-    """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
+    """The line that matters: our own error, the user's exception, or Spark's first line; with the user's line and the
+    records of the batch, as far as Spark gives them."""
     text = str(problem)
-    bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
+    reason = _reason(problem, text)
+    place = "" if _PLACE.search(reason) else place_of(problem, text)
+    return reason + place + ("" if _RECORD.search(reason) else records_of(text))
+
+
+def is_passing(problem: BaseException) -> bool:
+    """Whether the same query, started again, may well succeed."""
+    return any(words in str(problem) for words in _PASSING)
+
+
+def called(function: Callable[..., Any], inputs: Mapping[str, Any]) -> Any:
+    """The result of a step's function. An error of Python becomes a UserError with the line of the user's file."""
+    try:
+        return function(**inputs)
+    except (UserError, PySparkException, Py4JJavaError):
+        raise
+    except Exception as problem:  # a supervisor: every error of a step's function is reported with its line
+        text = f"{type(problem).__name__}: {problem}"
+        raise UserError(text + place_of(problem, "")) from problem
+
+
+def _reason(problem: BaseException, text: str) -> str:
+    bad = re.search(r"(bad record: \S+-\d+ offset \d+|expectation failed): .+", text)
     if bad:
         return _without_state(bad[0])
     if any(words in text for words in _OTHER_STATE):
@@ -93,15 +130,24 @@ def _python_exception(text: str) -> str:
     name, _, message = _without_state(exception).partition(": ")
     if not name:
         return ""
+    if name == "py4j.protocol.Py4JJavaError":
+        return _java_exception(last)
     if name.startswith("ottla."):
         return message
     reason = f"{name.rpartition('.')[2]}: {message}" if message else name.rpartition(".")[2]
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', last)
-    own = [frame for frame in frames if "site-packages" not in frame[0] and "/pyspark/" not in frame[0]]
+    own = [frame for frame in frames if is_users_file(frame[0])]
     if not own:
         return reason
     path, line, function = own[-1]
     return f"{reason} in {function} ({os.path.basename(path)}, line {line})"
+
+
+def _java_exception(text: str) -> str:
+    """What Java threw, in Python's traceback of a call: the innermost cause, without its package."""
+    causes = re.findall(r"^(?:: |Caused by: )(.+)$", text, re.MULTILINE)
+    name, _, message = _without_state(causes[-1] if causes else "an error of Java").partition(": ")
+    return f"{name.rpartition('.')[2]}: {message}" if message else name
 
 
 def _without_state(line: str) -> str:

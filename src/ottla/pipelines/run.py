@@ -11,30 +11,37 @@ import functools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
+from ottla.connect.sinks.base import DELETED
+from ottla.connect.sinks.delta import TableMissing
 from ottla.env.restarts import MAX_RESTARTS, pause_s
 from ottla.model.user_error import UserError
 from ottla.pipelines import build
-from ottla.pipelines.analysis import branches_of, check_names, check_output, refuse_empty
+from ottla.pipelines.analysis import check_names, check_output, checked_branches, refuse_empty
 from ottla.pipelines.checkpoints import Checkpoint, open_files, scheme_of, spark_location
 from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over, with_stored_names
 from ottla.pipelines.driver_lock import DriverLock
+from ottla.pipelines.expectations import expectations_of
 from ottla.pipelines.file_inputs import FileInputs
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
+from ottla.pipelines.openlineage import QueryPlan, query_plan
+from ottla.pipelines.outputs.batch import table_columns
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
-from ottla.pipelines.pipeline import Pipeline, Step, input_topics, query_name
-from ottla.pipelines.ports import Port, SparkTable, Topic, TopicTable, View
-from ottla.pipelines.reasons import plain_reason
+from ottla.pipelines.pipeline import Pipeline, Step, input_topics, output_nodes, query_name
+from ottla.pipelines.ports import Delta, Port, SparkTable, Topic, TopicTable, View
+from ottla.pipelines.reasons import called, is_passing, plain_reason
+from ottla.pipelines.running import Running, only_waits_for_the_clock
 from ottla.pipelines.schema_watch import SchemaWatch
 from ottla.pipelines.state_notes import checked_state
 from ottla.pipelines.topics import create_outputs, existing_topics
@@ -47,11 +54,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 AT_ONCE = 2
-_PASSING = ("failed to connect back", "java.io.OptionalDataException", "java.util.ConcurrentModificationException")
-"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage. All queries of a session
-share the Python function of a data source. Spark changes the environment variables of that function for one query while
-the task of another query is serialized. Such a task cannot be read (pyspark 4.3, four queries that started at once).
-"""
 
 
 class StepFailed(UserError):
@@ -61,36 +63,6 @@ class StepFailed(UserError):
         super().__init__(f"step {step}: {reason}")
         self.step = step
         self.reason = reason
-
-
-@dataclass(slots=True)
-class Running:
-    """One query and what is known of it."""
-
-    name: str
-    step: Step
-    start: Callable[[], StreamingQuery]
-    query: StreamingQuery | None = None
-    restarts: int = 0
-    failures_in_a_row: int = 0
-    again_at: float = 0.0
-    rows: int = 0
-    seen_at: str = ""
-    """The start of the last counted trigger; a trigger without records has the number of the next batch."""
-    last_error: str = ""
-    progress: dict[str, Any] = field(default_factory=dict)
-
-    def look(self) -> None:
-        """Takes over the newest progress and counts rows."""
-        last = self.query.lastProgress if self.query is not None else None
-        if last is None:
-            return
-        self.progress = dict(last)
-        for progress in self.query.recentProgress if self.query is not None else []:
-            if progress["timestamp"] > self.seen_at:
-                self.seen_at = progress["timestamp"]
-                self.rows += _input_rows(progress)
-                self.failures_in_a_row = 0
 
 
 class PipelineRun:
@@ -105,6 +77,13 @@ class PipelineRun:
         self.running: list[Running] = []
         self.warnings: list[str] = []
         """Sentences for the status."""
+        self.waiting: dict[str, str] = {}
+        """Steps that have not started, with the reason: a table that an earlier step makes with its first batch."""
+        self._written: dict[str, StructType] = {}
+        """The columns of outputs of a run over what is there, by node."""
+        self.plans: dict[str, QueryPlan] = {}
+        """By name of the query, of a run that `is_traced`."""
+        self.is_traced = False
         self._stopping = threading.Event()
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
@@ -135,18 +114,32 @@ class PipelineRun:
         """Until `stop` is called; StepFailed when a step cannot be kept running."""
         with self._locked(), SchemaWatch([port for step in self.steps for port in input_topics(step)]) as schemas:
             self.warnings = schemas.warnings
-            self.running = [running for step in self.steps for running in self._prepare(step, once=False)]
             try:
-                for running in self.running:
-                    running.query = running.start()
-                    self._let_it_begin(running)
+                self._start(self.steps)
                 while not self._stopping.wait(poll_s):
                     self._supervise()
                     self._file_inputs.refresh(self.warnings)
+                    self._start([step for step in self.steps if step.name in self.waiting])
                     if on_progress is not None:
                         on_progress(self)
             finally:
                 self._stop_queries()
+
+    def _start(self, steps: Sequence[Step]) -> None:
+        """The queries of steps, all planned before the first starts. A step without its table waits for the next call."""
+        prepared: list[Running] = []
+        for step in steps:
+            try:
+                prepared += self._prepare(step, once=False)
+                self.waiting.pop(step.name, None)
+            except TableMissing as missing:
+                self.waiting[step.name] = (
+                    f"step {step.name} waits: {missing}; an earlier step makes the table with its first batch"
+                )
+        self.running += prepared
+        for running in prepared:
+            running.query = running.start()
+            self._let_it_begin(running)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -165,12 +158,23 @@ class PipelineRun:
 
         for branch, frame in self._frames(step).items():
             self._check_state(step, branch, frame)
+            if once:
+                self._note_columns(step.writes[branch], frame)
             name = f"{self.pipeline.name}/{query_name(step, branch)}"
             writer = _patiently(
                 step,
                 functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
             )
-            queries.append(Running(name=name, step=step, start=self._starter(step, writer, name)))
+            quarantine = (Topic(name=step.quarantine),) if step.quarantine else ()
+            running = Running(
+                name=name,
+                step=step,
+                start=self._starter(step, writer, name),
+                expectations=expectations_of(step.function, branch),
+                inputs=step.reads,
+                outputs=(step.writes[branch], *quarantine),
+            )
+            queries.append(running)
         return queries + [self._dead_letters(query, once=once) for query in self._letters if query.step is step]
 
     def _check_state(self, step: Step, branch: str, frame: DataFrame) -> None:
@@ -195,22 +199,49 @@ class PipelineRun:
     def _declared(self, step: Step, branch: str) -> Mapping[str, DataFrame]:
         checkpoint = self.settings.checkpoint_of(f"{self.pipeline.name}/{query_name(step, branch)}")
 
-        def declare() -> Any:
-            inputs = {
-                name: build.input_frame(self._spark, port, self.settings, folder_of(checkpoint, name))
-                for name, port in step.reads.items()
-            }
-            self._file_inputs.add(inputs[name] for name, port in step.reads.items() if isinstance(port, SparkTable))
-            return step.function(**inputs)
+        inputs: dict[str, DataFrame] = {}
 
-        result = _patiently(step, declare)
+        def declare() -> Any:
+            # Tables first: a missing table ends this before a topic is planned.
+            ports = sorted(step.reads.items(), key=lambda item: not isinstance(item[1], Delta | View))
+            inputs.update({name: self._input(port, folder_of(checkpoint, name)) for name, port in ports})
+            self._file_inputs.add(inputs[name] for name, port in ports if isinstance(port, SparkTable))
+            return called(step.function, inputs)
+
         try:
-            branches = branches_of(step, result)
+            branches = checked_branches(step, _patiently(step, declare))
             for name, frame in branches.items():
                 check_output(step, step.writes[name], frame)
+        except StepFailed:
+            raise
         except (UserError, PySparkException) as problem:
+            if isinstance(problem, TableMissing) and self._is_made_here(step):
+                raise
             raise StepFailed(step.name, plain_reason(problem)) from problem
+        for name, frame in branches.items() if self.is_traced else ():
+            self.plans[f"{self.pipeline.name}/{query_name(step, name)}"] = query_plan(frame, inputs)
         return branches
+
+    def _input(self, port: Port, pins: str) -> DataFrame:
+        """A run over what is there finds no table where the step that makes the table had no rows: then nothing is in it."""
+        try:
+            return build.input_frame(self._spark, port, self.settings, pins)
+        except TableMissing:
+            if port.node not in self._written:
+                raise
+            return self._spark.createDataFrame([], self._written[port.node])
+
+    def _is_made_here(self, step: Step) -> bool:
+        made_here = {node for other in self.steps if other is not step for node in output_nodes(other)}
+        return any(port.node in made_here for port in step.reads.values() if isinstance(port, Delta | View))
+
+    def _note_columns(self, port: Port, frame: DataFrame) -> None:
+        if isinstance(port, Delta | View):
+            columns = table_columns(frame).schema
+            self._written |= dict.fromkeys(
+                {port.node, *([port.delta.node] if isinstance(port, View) else ())},
+                StructType([column for column in columns if column.name != DELETED]),
+            )
 
     def _dead_letters(self, query: LetterQuery, *, once: bool) -> Running:
         settings = replace(self.settings, starting={}) if query.whole else self.settings
@@ -229,7 +260,13 @@ class PipelineRun:
             letters = letters.option("exactlyOnce", str(settings.exactly_once).lower())
         trigger = build.trigger_of(query.step, settings)
         letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=trigger)
-        return Running(name=name, step=query.step, start=self._starter(query.step, letters, name))
+        return Running(
+            name=name,
+            step=query.step,
+            start=self._starter(query.step, letters, name),
+            inputs={"records": query.topic},
+            outputs=(Topic(name=query.dead_letter),),
+        )
 
     def _starter(self, step: Step, writer: DataStreamWriter, name: str) -> Callable[[], StreamingQuery]:
         """A writer reads local checkpoints itself: whether it repeats a batch whose markers may have expired."""
@@ -255,13 +292,16 @@ class PipelineRun:
                 active.append(running)
             time.sleep(0.05)
             for running in list(active):
-                is_active = running.query is not None and running.query.isActive
+                query = running.query
+                is_active = query is not None and query.isActive
                 self._look(running)  # after the question: the last progress of a query that has ended is there
-                if is_active:
+                if query is not None and is_active:
+                    if only_waits_for_the_clock(query.recentProgress):
+                        query.stop()
                     continue
                 active.remove(running)
                 problem = running.query.exception() if running.query is not None else None
-                if problem is not None and _is_passing(problem) and running.restarts < MAX_RESTARTS:
+                if problem is not None and is_passing(problem) and running.restarts < MAX_RESTARTS:
                     running.restarts += 1
                     self._stopping.wait(pause_s(running.restarts))  # what is too busy now is so a moment later
                     waiting.append(running)
@@ -343,45 +383,7 @@ def _patiently(step: Step, function: Callable[[], Result]) -> Result:
         try:
             return function()
         except (PySparkException, Py4JJavaError) as problem:  # the second: a checkpoint that cannot be written
-            if not _is_passing(problem) or failures == MAX_RESTARTS:
+            if not is_passing(problem) or failures == MAX_RESTARTS:
                 raise StepFailed(step.name, plain_reason(problem)) from problem
         failures += 1
         time.sleep(pause_s(failures))
-
-
-def _input_rows(progress: Mapping[str, Any]) -> int:
-    """Spark Connect gives the rows of each source only."""
-    total = progress["numInputRows"]
-    return int(total) if total is not None else sum(int(source["numInputRows"]) for source in progress["sources"])
-
-
-def _is_passing(problem: BaseException) -> bool:
-    return any(words in str(problem) for words in _PASSING)
-
-
-def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
-    """The same steps with outputs renamed, dead letters too; steps that read those outputs read the new ones."""
-    names: dict[str, Port] = {}
-    for step in pipeline.steps:
-        for port in step.writes.values():
-            names[port.node] = new = port.renamed(suffix)
-            if isinstance(port, View) and isinstance(new, View):  # its topic and its table can be read by themselves
-                names |= {port.topic.node: new.topic, port.delta.node: new.delta}
-        for letters in (port.dead_letter for port in input_topics(step) if port.dead_letter):
-            names.setdefault(f"topic:{letters}", Topic(name=letters + suffix))
-    steps = []
-    for step in pipeline.steps:
-        reads = {name: _read_from(port, names.get(port.node), suffix) for name, port in step.reads.items()}
-        writes = {branch: names[port.node] for branch, port in step.writes.items()}
-        steps.append(replace(step, reads=reads, writes=writes))
-    return Pipeline(pipeline.name + suffix, steps)
-
-
-def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
-    if isinstance(port, TopicTable):
-        topic = _read_from(port.topic, new, suffix)
-        return replace(port, topic=topic) if isinstance(topic, Topic) else port
-    if isinstance(port, Topic):
-        letters = port.dead_letter + suffix if port.dead_letter else None
-        return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)
-    return port if new is None else new

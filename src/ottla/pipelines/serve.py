@@ -1,4 +1,4 @@
-"""`ottla pipeline serve`: what runs here, over HTTP, for the console: states, graphs, start and stop, views with offsets.
+"""`ottla pipeline serve`: what runs here, over HTTP, for the console: states, metrics, graphs, start and stop, views.
 
 Readers see, writers (operators) start and stop; `ottla.security.web` has users, tokens, TLS and what a browser may send.
 """
@@ -32,6 +32,11 @@ def app(state: str) -> Starlette:
 
     async def everything(_: Request) -> Response:
         return JSONResponse(await run_in_threadpool(supervisor.every, state))
+
+    async def metrics(_: Request) -> Response:
+        from ottla.pipelines.metrics import CONTENT_TYPE, exposition
+
+        return Response(exposition(await run_in_threadpool(supervisor.every, state)), media_type=CONTENT_TYPE)
 
     async def one_pipeline(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(supervisor.current, state, request.path_params["name"]))
@@ -79,6 +84,7 @@ def app(state: str) -> Starlette:
     return Starlette(
         routes=[
             Route("/healthz", _healthy),
+            Route("/metrics", _answered(metrics)),
             Route("/pipelines", _answered(everything)),
             Route("/pipelines/{name}", _answered(one_pipeline)),
             Route("/pipelines/{name}/graph.{kind:str}", _answered(drawn)),

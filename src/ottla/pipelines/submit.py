@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
         "--format", choices=("ottla", "kafka"), help="data source of topics (default: by PySpark's version)"
     )
     made.add_argument("--at-least-once", action="store_true", help="write to topics without transactions")
+    made.add_argument(
+        "--lineage", metavar="WHERE", help="send OpenLineage events to http(s)://..., file:PATH or topic:NAME"
+    )
     made.add_argument("--once", action="store_true", help="process the records that exist now, then stop")
     return made
 
@@ -73,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> None:
         session = spark(options.master, remote=remote, name=name, config=config, py_files=py_files, archive=archive)
     else:
         session = submitted_session(name, config, py_files, archive)
-    run_pipelines(session, pipelines, settings, once=options.once, quiet=True)
+    run_pipelines(session, pipelines, settings, once=options.once, quiet=True, lineage=options.lineage)
 
 
 def submitted_remote(environment: Mapping[str, str]) -> str | None:

@@ -24,6 +24,8 @@ from ottla.system.processes import is_zombie, own_command, started_at
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
 STATES = ("starting", "running", "restarting", "stopped", "finished", "failed", "dead")
+STARTING, WAITING, CATCHING_UP = "starting", "waiting", "catching up"
+"""What a pipeline or a query does while it is under way, beside `running`."""
 _UNDER_WAY = ("starting", "running", "restarting")
 PROJECT_STATE = os.path.join(".ottla", "pipelines")
 _PIPELINE = ("pipeline", "run")
@@ -165,6 +167,7 @@ def current(state: str, name: str) -> dict[str, Any]:
         noted = (read_json(definition) or {}).get("pid")
         facts |= {
             "state": "dead",
+            "phase": "",
             "error": facts.get("error") or f"process {noted} is gone; its last words are in {log}",
         }
     return facts | {"pid": pid, "log": log}

@@ -52,6 +52,7 @@ def _caught_up(status: dict[str, Any]) -> bool:
     queries = status.get("queries") or []
     return (
         status["state"] == "running"
+        and status.get("phase") != supervisor.WAITING
         and bool(queries)
         and all(query["active"] and query["batch"] >= 0 and not query["lag"] for query in queries)
     )

@@ -22,7 +22,8 @@ def output_topics(steps: Iterable[Step]) -> list[Topic]:
                 topics.append(port)
             elif isinstance(port, View):
                 topics.append(port.topic)
-        topics += [Topic(name=port.dead_letter) for port in input_topics(step) if port.dead_letter]
+        letters = [port.dead_letter for port in input_topics(step)] + [step.quarantine]
+        topics += [Topic(name=name) for name in letters if name]
     return topics
 
 

@@ -14,7 +14,7 @@ from ottla.model.ids import Uuid, new_uuid, uuid_to_str
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import SimulatedMember, GroupWorld
+from ottla.simulation.group_reader import GroupWorld, SimulatedMember
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_session import Key

@@ -23,7 +23,7 @@ from ottla.protocol.generated.share_fetch_request import FetchPartition, FetchTo
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import REQUEST_MS, SimulatedMember, GroupWorld
+from ottla.simulation.group_reader import REQUEST_MS, GroupWorld, SimulatedMember
 from ottla.simulation.share_ledger import ACCEPT, REJECT, RELEASE, Delivery, ShareLedger
 
 if TYPE_CHECKING:

@@ -17,13 +17,27 @@ if TYPE_CHECKING:
     from ottla.testing.faults import Fault
     from ottla.testing.groups import WaitError
     from ottla.testing.names import Namespace
+    from ottla.testing.step_test import DeadLetter, QuarantinedRow, StepTest
     from ottla.testing.unittest_mixin import BrokerMixin
 
-__all__ = ["Broker", "BrokerMixin", "DecodedRecord", "Fault", "Namespace", "WaitError"]
+__all__ = [
+    "Broker",
+    "BrokerMixin",
+    "DeadLetter",
+    "DecodedRecord",
+    "Fault",
+    "Namespace",
+    "QuarantinedRow",
+    "StepTest",
+    "WaitError",
+]
 
 _MODULES = {
     "Broker": "ottla.testing.broker",
     "BrokerMixin": "ottla.testing.unittest_mixin",
+    "DeadLetter": "ottla.testing.step_test",
+    "QuarantinedRow": "ottla.testing.step_test",
+    "StepTest": "ottla.testing.step_test",
     "Fault": "ottla.testing.faults",
     "Namespace": "ottla.testing.names",
     "DecodedRecord": "ottla.frames.records",

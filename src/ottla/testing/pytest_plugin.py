@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.pipelines.pipeline import Pipeline
     from ottla.testing.broker import Broker
+    from ottla.testing.step_test import StepTest
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -59,6 +64,30 @@ def ottla_own_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 def ottla_topic(request: pytest.FixtureRequest, ottla_broker: Broker) -> str:
     """The name of a new topic with one partition, in the broker of the session."""
     return ottla_broker.topic(str(request.node.name))
+
+
+@pytest.fixture(scope="session")
+def ottla_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small Spark session on this machine for the whole run. The JVM writes its log into the temporary folder."""
+    from ottla.pipelines.session import spark
+
+    log = tmp_path_factory.mktemp("ottla-spark") / "spark.log"
+    session = spark("local[2]", low_footprint=True, log_file=str(log))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def ottla_step(ottla_spark: SparkSession) -> Iterator[Callable[..., StepTest]]:
+    """Makes a `StepTest` of a pipeline and the name of a step: records in, watermark advanced, rows out, without a broker."""
+    from ottla.testing.step_test import StepTest
+
+    with ExitStack() as tests:
+
+        def make(pipeline: Pipeline, step: str | None = None) -> StepTest:
+            return tests.enter_context(StepTest(ottla_spark, pipeline, step))
+
+        yield make
 
 
 @pytest.hookimpl(wrapper=True)

@@ -48,6 +48,8 @@ def run_options(command: Command) -> Command:
         "micro-batch (default: 5,000,000; 0: no limit)."),
         click.option("--at-least-once", is_flag=True, help="Write to topics without transactions "
         "(records may be duplicated)."),
+        click.option("--lineage", metavar="WHERE", help="Send OpenLineage events to http(s)://HOST/api/v1/lineage, "
+        "file:PATH or topic:NAME."),
         click.option("--spark-log", metavar="FILE", help="File for Spark's own log (default: in the state directory)."),
         click.option("--format", "source_format", type=click.Choice(["ottla", "kafka"]), hidden=True),
         STATE,
@@ -71,6 +73,6 @@ def pick(file: str, name: str | None) -> list[Pipeline]:
 
 def version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
     """The pipelines as they are written, or with the outputs that a suffix names."""
-    from ottla.pipelines.run import backfilled
+    from ottla.pipelines.backfills import backfilled
 
     return [backfilled(pipeline, suffix) for pipeline in pipelines] if suffix else pipelines

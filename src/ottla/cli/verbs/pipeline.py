@@ -20,6 +20,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_ac
 from ottla.model.peer_text import visible
 
 if TYPE_CHECKING:
+    from ottla.pipelines.graph import NodeColumns
     from ottla.pipelines.pipeline import Pipeline
 
 
@@ -213,7 +214,7 @@ def stop(name: str, output: str, state: str | None) -> None:
 @output_option("table", "json")
 @STATE
 def status(name: str, output: str, state: str | None) -> None:
-    """Show rows, rates, lag, state size and errors of a started pipeline."""
+    """Show whether a started pipeline starts, waits, catches up or runs, with rows, lag, state size and errors."""
     from ottla.pipelines import supervisor
 
     pipeline_status = supervisor.current(supervisor.state_directory(state), name)
@@ -224,9 +225,12 @@ def status(name: str, output: str, state: str | None) -> None:
         click.echo(_line(pipeline_status))
     else:
         from ottla.cli.terminal.tables import print_whole
-        from ottla.pipelines.display import status_table
+        from ottla.pipelines.display import expectation_table, status_table
 
         print_whole(status_table(pipeline_status))
+        expectations = expectation_table(pipeline_status)
+        if expectations is not None:
+            print_whole(expectations)
     if pipeline_status.get("ui") and pipeline_status["state"] == "running":
         click.echo(f"Spark's UI: {visible(str(pipeline_status['ui']))}")
     for sentence in pipeline_status.get("warnings") or ():
@@ -238,7 +242,8 @@ def status(name: str, output: str, state: str | None) -> None:
 def _line(row: dict[str, Any]) -> str:
     """One row of the list; the lag is left out for a connector that reads no topic."""
     lag = "" if row.get("lag") is None else f"  lag {row['lag']:,}"
-    return f"{row['name']:<24} {row['state']:<10} {row.get('rows') or 0:>12,} rows{lag}"
+    state = row.get("phase") or row["state"]
+    return f"{row['name']:<24} {state:<11} {row.get('rows') or 0:>12,} rows{lag}"
 
 
 @pipeline.command("list")
@@ -259,14 +264,31 @@ def list_(output: str, state: str | None) -> None:
 @pipeline.command()
 @click.argument("file")
 @click.option("--name", help="Use only the pipeline of this name.")
+@click.option("--columns", "with_columns", is_flag=True, help="Show the columns of topics and tables; starts Spark.")
 @output_option("svg", "json")
-def graph(file: str, name: str | None, output: str) -> None:
+def graph(file: str, name: str | None, with_columns: bool, output: str) -> None:  # noqa: FBT001 - click passes flags so
     """Draw the graph of steps, topics and tables as SVG."""
     from ottla.pipelines.graph import graph as as_json
     from ottla.pipelines.graph import svg
 
-    for pipeline in pick(file, name):
-        click.echo(svg(pipeline) if output == "svg" else json.dumps(as_json(pipeline)))
+    pipelines = pick(file, name)
+    columns = _columns(pipelines) if with_columns else {}
+    for pipeline in pipelines:
+        of_nodes = columns.get(pipeline.name)
+        click.echo(svg(pipeline, of_nodes) if output == "svg" else json.dumps(as_json(pipeline, of_nodes)))
+
+
+def _columns(pipelines: list[Pipeline]) -> dict[str, NodeColumns]:
+    from ottla.pipelines.build import RunSettings
+    from ottla.pipelines.graph_columns import node_columns
+    from ottla.pipelines.reset import local_session
+
+    settings = RunSettings(bootstrap_servers="127.0.0.1:9092", checkpoints="")
+    session = local_session({})
+    try:
+        return {pipeline.name: node_columns(session, pipeline, settings) for pipeline in pipelines}
+    finally:
+        session.stop()
 
 
 @pipeline.command()
@@ -359,6 +381,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         once=bool(options.get("once")),
         quiet=options["quiet"],
         status_file=options.get("status_file"),
+        lineage=options.get("lineage"),
     )
 
 
@@ -367,6 +390,7 @@ def _words_again(context: click.Context) -> list[str]:
     names = {
         "master": "--master", "remote": "--remote", "checkpoints": "--checkpoints",
         "archive": "--archive", "max_offsets_per_trigger": "--max-offsets-per-trigger", "spark_log": "--spark-log", "source_format": "--format",
+        "lineage": "--lineage",
     }  # fmt: skip
     words = words_again(context.params["profile"], context.params["bootstrap_servers"])
     for parameter, option in names.items():

@@ -143,6 +143,10 @@ def _kind(kind: pa.DataType) -> str:
     return re.sub(r"(item|element)( not null)?: ", "", text)
 
 
+class TableMissing(UserError):
+    """The table that a step or a connector reads does not exist yet."""
+
+
 def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple[pa.Table, dict[str, str]]:
     """The table as it is now, and what the last commit of these rows noted (the offsets they are true at)."""
     require("a Delta table", "deltalake")
@@ -161,7 +165,7 @@ def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple
                 return table.to_pyarrow_table(), notes
             table = newest
     except TableNotFoundError:
-        raise UserError(f"there is no Delta table at {uri}") from None
+        raise TableMissing(f"there is no Delta table at {uri}") from None
     raise UserError(f"the Delta table {uri} changed {_LOOKS} times while it was opened: try again")
 
 
