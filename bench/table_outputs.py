@@ -154,7 +154,7 @@ class Bed:
 
 
 def postmaster(uri: str) -> int:
-    folder = query(uri, "show data_directory")[0][0]
+    folder = query(uri, "select current_setting('data_directory')")[0][0]
     return int(Path(folder, "postmaster.pid").read_text().split()[0])
 
 

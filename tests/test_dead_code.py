@@ -66,7 +66,7 @@ EXCEPTIONS = {
         "methods that asyncio calls on its loop and on its transports",
     ),
     "to_string": "a method that Starlette's converters of paths must have",
-    **dict.fromkeys(("leader_of", "wait_for_lag"), "public methods of the test kit: docs/testing.md"),
+    "leader_of": "a public method of the test kit: docs/testing.md",
     "advance_watermark": "a public method of the test kit: docs/pipeline-testing.md",
     "pytest_addoption": "a hook that pytest calls",
     **dict.fromkeys(("setUpClass", "tearDown"), "methods that unittest calls"),

@@ -19,9 +19,13 @@ ARROW = {"tables", "connect", "pipelines", *SPARK_FORMATS}
 HOSTED = {
     "pyspark": {"pipelines", "demo", "examples", *SPARK_FORMATS},
     "py4j": {"pipelines"},
+    "pandas": {"examples"},
     "pytest": {"testing"},
     "polars": {"frames"},
-    "pyarrow": ARROW,  # a core installation imports these packages only inside of `extra_needed` or behind `require`
+    "pyarrow": {
+        *ARROW,
+        "columns.py",
+    },  # a core installation imports these packages only inside of `extra_needed` or behind `require`
     "numpy": {"tables"},
 }
 

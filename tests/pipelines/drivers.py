@@ -174,9 +174,10 @@ class Driver:
         return pids
 
     def error(self) -> str:
-        """Why the driver ended by itself, from its status file."""
+        """Why the driver ended by itself, from its status file. Of a driver that runs, the file has the last error of a query."""
         with suppress(OSError, ValueError):
-            return str(json.loads(self.status_file.read_text()).get("error", ""))
+            status = json.loads(self.status_file.read_text())
+            return str(status.get("error", "")) if status.get("state") == "failed" else ""
         return ""
 
 

@@ -24,8 +24,12 @@ DECK = (
 )  # fmt: skip
 """What the rounds of everything hit, in an order that the seed draws."""
 RARE = ("second driver", "overtaken driver")
+AIMS = ("", "staged", "staged", "committed")
+"""Where a victim is hit: anywhere, or when a batch is in this phase. QUERY:PHASE means the batch of this query."""
 ROUND_S = 150.0
 QUERIES = 9
+BUSY = "failed to connect back"
+"""Spark's words for a Python process that needed more than ten seconds to start: about the machine, and not about a batch."""
 
 
 class Anomaly(Exception):
@@ -36,11 +40,12 @@ class Rounds:
     def __init__(
         self, server: ApacheKafka, folder: Path, outputs: Outputs, draw: random.Random, driver: Callable[[str], Driver],
         *, progress: Progress, database: PostgreSql | None = None, store: S3 | None = None,
-        kinds: Sequence[str] = (),
+        kinds: Sequence[str] = (), aims: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._server, self._folder, self._outputs, self._draw = server, folder, outputs, draw
         self._new_driver, self._progress, self._database, self._store = driver, progress, database, store
         self._kinds = [kind.replace("-", " ") for kind in kinds]
+        self._aims = tuple(aims) or (AIMS if outputs.catalog else ("",))
         self._topics = Topics(server)
         self.feed = Feed(server, draw)
         self.driver = driver("driver.log")
@@ -48,12 +53,15 @@ class Rounds:
         self._deck: list[str] = []
         self.number = 0
         self.victims, self.hit, self.events = Counter[str](), Counter[str](), Counter[str]()
+        self.seconds = Counter[str]()
+        """What took the time of the run: the first batches, the rounds of each victim, the verdicts."""
 
     @property
     def everything(self) -> bool:
         return bool(self._outputs.catalog)
 
     def begin(self, rows: int) -> None:
+        begun = time.monotonic()
         for name in (
             "in",
             "out",
@@ -70,9 +78,11 @@ class Rounds:
         deadline = time.monotonic() + 4 * ROUND_S
         while self.everything and self._progress.done() < QUERIES and time.monotonic() < deadline and self.driver.runs:
             time.sleep(0.5)
+        self._took("begin", begun)
 
     def round(self, rows: int) -> None:
         """New inputs, some batches, and one victim in the middle of the next."""
+        begun = time.monotonic()
         self.number += 1
         self._send(rows)
         self._await_batches(self._draw.choice((1, 1, 2)))
@@ -81,23 +91,28 @@ class Rounds:
         self.victims[victim if self._hit(victim) else f"nothing: {victim} was not there"] += 1
         self.hit.update(f"{query}: {phase}" for query, phase in in_flight.items())
         phases = ", ".join(f"{query} {phase}" for query, phase in in_flight.items()) or "nothing"
+        self._took(victim, begun)
         self._say(f"round {self.number}: {victim}, in flight: {phases}; {self._progress.done()} batches")
+
+    def _took(self, what: str, begun: float) -> None:
+        self.seconds[what] += round(time.monotonic() - begun)
 
     def _moment(self) -> dict[str, str]:
         """The batches in flight when one of them is where the draw wants it: mostly between its first staged rows and the
         end of its commit."""
-        aim = self._draw.choice(("", "staged", "staged", "committed")) if self.everything else ""
+        query, _, phase = self._draw.choice(self._aims).rpartition(":")
         time.sleep(self._draw.random())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + (ROUND_S if query else 10)
         while True:
-            in_flight = self._progress.in_flight()
-            if not aim or aim in in_flight.values() or time.monotonic() > deadline:
+            in_flight = self._progress.in_flight(query)
+            if not phase or phase in in_flight.values() or time.monotonic() > deadline:
                 return in_flight
             time.sleep(0.05)
 
     def settle(self, seconds: float) -> None:
         """Waits until every output has everything; Anomaly if that never happens, or if an output has too much."""
-        deadline = time.monotonic() + seconds
+        begun = time.monotonic()
+        deadline = begun + seconds
         while True:
             if not self.driver.runs:
                 self._again()
@@ -105,6 +120,7 @@ class Rounds:
             if result.surplus or (result.lack and time.monotonic() > deadline):
                 raise Anomaly(str(result))
             if not result.lack:
+                self._took("verdict", begun)
                 self._say(f"verdict after {self.number} rounds: {result} ({len(self.feed.rows)} rows)")
                 return
             time.sleep(3)
@@ -141,9 +157,14 @@ class Rounds:
             self.events["no batch within the time of a round"] += 1
 
     def _again(self) -> None:
-        """The driver gave up by itself. It may: five failures of a query in a row. Its words are in the results."""
+        """The driver gave up by itself. It may: five failures of a query in a row. Its words are in the results. It may not die
+        of a signal that nobody sent, such as the SIGABRT of an assertion in a library."""
         reason = self.driver.error() or self.driver.last_words(400)
         self._say(f"the driver ended: {reason}")
+        if self.driver.process.returncode < 0:
+            raise Anomaly(
+                f"the driver died of signal {-self.driver.process.returncode}: {self.driver.last_words(1500)}"
+            )
         self.events[f"driver ended: {last_line(reason)}"] += 1
         self.driver.kill()
         self.driver.start()
@@ -299,7 +320,11 @@ class Rounds:
         self._topics.delete("in")
         self._topics.make("in", 2)
         deadline = time.monotonic() + seconds
-        while self.driver.runs and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if not self.driver.runs and BUSY not in (self.driver.error() or self.driver.last_words()):
+                break
+            if not self.driver.runs:
+                self._again()
             time.sleep(0.5)
         words = self.driver.error() or self.driver.last_words()
         if self.driver.runs or "created again" not in words:

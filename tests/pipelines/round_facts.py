@@ -28,10 +28,10 @@ class Progress:
     def done(self) -> int:
         return sum(len(_numbers(folder / "commits")) for folder in self._queries())
 
-    def in_flight(self) -> dict[str, str]:
-        """Query -> phase of its unfinished batch."""
+    def in_flight(self, query: str = "") -> dict[str, str]:
+        """Query -> phase of its unfinished batch; with a name, of this query only."""
         phases = {}
-        for folder in self._queries():
+        for folder in [self._checkpoints / query] if query else self._queries():
             planned, done = _numbers(folder / "offsets"), _numbers(folder / "commits")
             if planned and (not done or max(planned) > max(done)):
                 phases[folder.name] = self._phase(folder, max(planned))
@@ -156,8 +156,8 @@ def add_to(path: Path, run: dict[str, Any]) -> dict[str, Any]:
         total["failed"] += entry["verdict"] != "every input once in every output"
         for name in ("rounds", "rows"):
             total[name] += entry[name]
-        for name in ("victims", "hit", "speculation", "events"):
-            total[name] = dict(Counter(total.get(name, {})) + Counter(entry[name]))
+        for name in ("victims", "hit", "speculation", "events", "seconds_of"):
+            total[name] = dict(Counter(total.get(name, {})) + Counter(entry.get(name, {})))
     stored["totals"] = totals
     path.write_text(json.dumps(stored, indent=1, sort_keys=True))
     return totals

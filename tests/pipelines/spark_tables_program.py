@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.connect.sinks.base import Work
 from ottla.pipelines.build import RunSettings, input_frame
+from ottla.pipelines.file_inputs import LISTED_S, FileInputs
 from ottla.pipelines.outputs.batch import write_table
 from ottla.pipelines.outputs.spark_merge import merge_target
 from ottla.pipelines.ports import Delta, Iceberg, Port, SparkTable, delta, iceberg, spark_table
@@ -114,7 +115,9 @@ def refreshed(scene: Scene, port: SparkTable, change: Any) -> None:
     source, target = scene.folder / "source", delta(str(scene.folder / "joined"))
     scene.spark.range(1).write.json(str(source))
     stream = scene.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(source))
-    table = input_frame(scene.spark, port, settings(scene))
+    table, now = input_frame(scene.spark, port, settings(scene)), [0.0]
+    lists = FileInputs(clock=lambda: now[0])
+    lists.add([table])
     joined = stream.crossJoin(table.groupBy().count().withColumnRenamed("count", "rows")).select("rows")
 
     def write(frame: DataFrame, batch: int) -> None:
@@ -124,6 +127,8 @@ def refreshed(scene: Scene, port: SparkTable, change: Any) -> None:
     try:
         query.processAllAvailable()
         change()
+        now[0] += LISTED_S
+        lists.refresh([])
         scene.spark.range(1).write.mode("append").json(str(source))
         query.processAllAvailable()
     finally:

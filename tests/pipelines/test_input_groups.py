@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.cimpl import KafkaError
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from ottla.client.cluster import Cluster
 from ottla.client.groups import committed_offsets
+from ottla.client.settings import client_settings
 from ottla.console.cluster.collect import collect
-from ottla.pipelines import Pipeline, build, topic
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.pipelines import Pipeline, build, input_groups, topic
 from ottla.pipelines.build import MAX_OFFSETS_PER_TRIGGER, RunSettings
 from ottla.pipelines.input_groups import InputGroups, positions_of
 from ottla.pipelines.run import PipelineRun, StepFailed
+from ottla.testing import Broker
 from tests.upgrade import observations as observe
 
 pytestmark = pytest.mark.timeout(600)
@@ -84,43 +86,64 @@ def test_positions_of_progress():
     assert positions_of({}) == {}
 
 
-class Answer:
-    def __init__(self, problem=None):
-        self.problem, self.is_done = problem, True
-
-    def done(self):
-        return self.is_done
-
-    def result(self, _timeout):
-        if self.problem is not None:
-            raise self.problem
-        return SimpleNamespace(topic_partitions=[])
-
-
-def test_positions_are_sent_when_they_change_and_every_hour(monkeypatch):
+def test_positions_are_sent_when_they_change_and_every_hour():
     now, sent, answers = [0.0], [], []
     groups = InputGroups({}, clock=lambda: now[0])
 
-    def send(_self, group, positions):
-        sent.append((group, dict(positions)))
-        answers.append(Answer())
-        return answers[-1]
+    class Sender:
+        """Calls nothing: the answers come from the test."""
 
-    monkeypatch.setattr(InputGroups, "_sent", send)
+        def submit(self, _call, *sending):
+            sent.extend([sending] if sending else [])
+            answers.append(Future())
+            return answers[-1]
+
+        def shutdown(self, *, wait):
+            assert not wait
+
+    groups._sender = Sender()
 
     def commit(offset):
         groups.commit("q", {"sources": [{"endOffset": {"a": {"0": offset}}}]})
         return len(sent)
 
-    assert [commit(1), commit(1), commit(2)] == [1, 1, 2]
-    answers[-1].is_done = False
+    assert commit(1) == 1
+    answers[-1].set_result(None)
+    assert [commit(1), commit(2)] == [1, 2]
     assert commit(3) == 2  # the call before is on its way: this loop does not wait
-    answers[-1].is_done = True
+    answers[-1].set_result(None)
     assert commit(3) == 3
+    answers[-1].set_result(None)
     now[0] = 3599
     assert commit(3) == 3
     now[0] = 3600
     assert commit(3) == 4
-    answers[-1].problem = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    answers[-1].set_exception(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     assert commit(3) == 5  # refused: sent again, and the pipeline goes on
+    answers[-1].set_result(None)
     groups.close()
+
+
+def test_positions_reach_the_group_without_librdkafka(monkeypatch):
+    """An assertion in its admin client ended a driver whose broker was killed: "eonce->refcnt > 0"."""
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", None)
+    monkeypatch.setattr(input_groups, "_TIMEOUT_S", 90.0)  # of a busy machine
+
+    def position(offset):
+        return {"sources": [{"endOffset": {"a": {"0": offset}}}]}
+
+    with Broker() as broker:
+        broker.create_topic("a")
+        with Cluster(client_settings(broker.bootstrap_servers, {})) as cluster:
+            groups = InputGroups({"bootstrap.servers": broker.bootstrap_servers})
+            groups.commit("q", position(7))
+            groups.close()
+            assert committed_offsets(cluster, "q") == {("a", 0): 7}
+            groups.commit("q", position(8))  # of the next run
+            groups.close()
+            assert committed_offsets(cluster, "q") == {("a", 0): 8}
+    monkeypatch.setattr(input_groups, "_TIMEOUT_S", 0.5)
+    for number in range(20):
+        groups.commit(f"q{number}", position(1))
+    groups.close()  # no broker answers: within the time of one call all have their line in the log
+    assert groups._refused == {f"q{number}" for number in range(20)}

@@ -13,7 +13,9 @@ import pytest
 
 from tests.interop.ottla_server import OttlaServer
 from tests.pipelines.conftest import PROPERTIES
+from tests.pipelines.round_mutations import PLANTED
 from tests.pipelines.rounds import arguments, rounds_of_copies, run
+from tests.robustness.edge_mutations import misplaced
 from tests.support.kafka_jars import Unavailable
 
 
@@ -25,6 +27,10 @@ def test_the_driver_is_killed_in_the_middle(tmp_path):
         rounds_of_copies(server, tmp_path, 1, seed=4711, rows=600)
     finally:
         server.stop()
+
+
+def test_every_bug_that_may_be_planted_has_its_place():
+    assert [problem for planted in PLANTED for problem in misplaced(planted)] == []
 
 
 @pytest.mark.soak

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ottla.model.user_error import UserError
 from ottla.pipelines import session, shipping
 from ottla.pipelines.carried import carried_function, carried_processor, carried_source
-from ottla.pipelines.shipping import archive_settings
+from ottla.pipelines.shipping import ARCHIVE_PYTHON, archive_settings
 from ottla.pipelines.submit import main, parser, submitted_remote
 
 IMPORTS = """
@@ -110,6 +111,7 @@ def test_an_archive_is_for_a_cluster(tmp_path):
 
 def test_spark_submit_must_run_the_python_of_path(tmp_path, monkeypatch):
     """Its JVM resolves `python3` by PATH on the driver's machine, and runs already."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setenv("PYSPARK_PYTHON", "before")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
@@ -124,6 +126,18 @@ def test_spark_submit_must_run_the_python_of_path(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{tmp_path}")
     session._name_python_of_archive()
     assert os.environ["PYSPARK_PYTHON"] == "python3"
+
+
+def test_the_python_of_an_archive_is_looked_for_on_executors_only(tmp_path):
+    """With the PATH of executors, a Python process of the driver is another Python than the one that Java has started."""
+    (tmp_path / "e.tar.gz").touch()
+    path = archive_settings(f"{tmp_path}/e.tar.gz")["spark.executorEnv.PATH"]
+    environment = {"PATH": path, "PYTHONHASHSEED": "0"}
+    started = [ARCHIVE_PYTHON, "-c", "import sys; print(sys.prefix)"]
+    by_java = {"executable": str(Path(sys.prefix, "bin", ARCHIVE_PYTHON)), "capture_output": True, "text": True}
+    session._keep_path_of_each_jvm(SimpleNamespace(sparkContext=SimpleNamespace(environment=environment)))
+    of_the_jvm = {"PATH": f"{Path(sys.prefix, 'bin')}:{path}"}
+    assert subprocess.run(started, env=of_the_jvm | environment, check=True, **by_java).stdout.strip() == sys.prefix
 
 
 CARRIED = """

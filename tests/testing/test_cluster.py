@@ -55,6 +55,39 @@ def test_a_cut_link(cluster):
     assert [record.value for record in cluster.records(topic)] == ["x"]
 
 
+def test_a_topic_that_a_cut_link_keeps_from_a_node(cluster, monkeypatch):
+    monkeypatch.setattr("ottla.testing.broker._METADATA_S", 1.0)
+    controller = cluster.controller
+    others = [node for node in (1, 2, 3) if node != controller]
+    links = ", ".join(" to ".join(map(str, sorted((controller, other)))) for other in others)
+    try:
+        for other in others:
+            cluster.faults.partition(controller, other)
+        with pytest.raises(TimeoutError, match=r"has not reached node|was not created") as failure:
+            cluster.topic()
+    finally:
+        cluster.faults.heal()
+    assert f"cut links: {links}" in str(failure.value)
+    monkeypatch.undo()
+    assert cluster.faults.of_nodes() == ""
+    until(lambda: isr(cluster, cluster.topic()) == [1, 2, 3])
+
+
+def test_no_fault_acts_on_requests_between_nodes(cluster):
+    """The coordinator sends the markers of a transaction to the leaders of its partitions."""
+    topic = cluster.topic(partitions=6)
+    with cluster.faults.delay("WriteTxnMarkers", 1) as fault:
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic, "log_level": 2}
+        producer = Producer(settings)
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for partition in range(6):
+            producer.produce(topic, b"x", partition=partition)
+        producer.commit_transaction(60)
+        assert len(until(lambda: len(rows := cluster.records(topic)) == 6 and rows)) == 6
+    assert fault.count == 0
+
+
 def test_a_cluster_in_a_folder_keeps_its_records(tmp_path):
     with Broker(nodes=2, directory=tmp_path) as broker:
         topic, servers = broker.topic(partitions=2), broker.bootstrap_servers

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import socket
+import threading
 import time
 
 import pytest
@@ -13,7 +16,7 @@ from ottla.protocol.generated.metadata_response import MetadataResponse
 from ottla.server.run import new_event_loop
 from ottla.testing import Broker
 from ottla.testing.faults import RequestFaults, late_or_lost
-from tests.testing.conditions import until
+from tests.testing.conditions import BOUND_S, until
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +167,19 @@ def test_a_pause(broker):
     assert admin.list_topics(timeout=60).brokers
 
 
+def test_a_pause_has_begun_when_the_call_returns(broker):
+    """The node is in the middle of its work: the call waits for the end of this work."""
+    busy = threading.Event()
+    broker.nodes[0].loop.call_soon_threadsafe(busy.wait, BOUND_S)
+    call = threading.Thread(target=broker.faults.pause)
+    call.start()
+    call.join(0.2)
+    assert call.is_alive()
+    busy.set()
+    call.join(BOUND_S)
+    assert not call.is_alive()
+
+
 def test_a_killed_node_starts_again_with_its_records():
     with Broker() as broker:
         topic = broker.topic()
@@ -177,6 +193,37 @@ def test_a_killed_node_starts_again_with_its_records():
         assert values_of(broker, topic) == ["x"]
         broker.faults.restart()
         assert values_of(broker, topic) == ["x"]
+
+
+def test_a_forked_child_gives_up_the_sockets():
+    """A child that a test forked would keep the ports and the connections of a killed node."""
+    context = multiprocessing.get_context("fork")
+    forked, release = context.Event(), context.Event()
+
+    def live() -> None:
+        forked.set()
+        release.wait(BOUND_S)
+
+    with Broker() as broker:
+        topic = broker.topic()
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port)), BOUND_S) as connection:
+            broker.produce(topic, "x")  # by now the node has accepted the connection above too
+            child = context.Process(target=live)
+            child.start()
+            try:
+                assert forked.wait(BOUND_S)
+                broker.produce(topic, "y")  # the parent's node goes on
+                broker.faults.kill()
+                assert connection.recv(1) == b""
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection((host, int(port)), BOUND_S)
+                broker.faults.restart()
+                assert values_of(broker, topic) == ["x", "y"]
+            finally:
+                release.set()
+                child.join(BOUND_S)
+    assert child.exitcode == 0
 
 
 def test_wrong_names_are_refused(broker):

@@ -155,3 +155,41 @@ def test_the_lag_has_partitions_that_a_group_never_read(broker):
     broker.consume(topic, 1, group=topic)
     with pytest.raises(WaitError, match=r"has lag 1 .*: no commit, end 1, lag 1"):
         broker.wait_for_lag(topic, timeout_s=0)
+
+
+def transaction(broker: Broker, topic: str, *values: bytes, commit: bool = True) -> Producer:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic, "log_level": 2})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0  # an abort drops records that wait in the client
+    if commit:
+        producer.commit_transaction(60)
+    return producer
+
+
+def test_the_lag_of_a_topic_that_ends_with_the_marker_of_a_transaction(broker):
+    topic = broker.topic()
+    transaction(broker, topic, b"a", b"b")
+    assert len(broker.consume(topic, 1, group=topic)) == 1
+    with pytest.raises(WaitError, match=r"has lag 1 .*: committed 1, end 2, lag 1"):
+        broker.wait_for_lag(topic, timeout_s=0)
+    assert len(broker.consume(topic, 1, group=topic)) == 1
+    broker.wait_for_lag(topic, 0)
+
+
+def test_the_lag_does_not_count_what_no_reader_gets(broker):
+    """Aborted records, more of them than one look reads, and an open transaction."""
+    topic = broker.topic()
+    broker.produce(topic, "x")
+    assert len(broker.consume(topic, 1, group=topic)) == 1
+    transaction(broker, topic, *[b"aborted"] * 1200, commit=False).abort_transaction(60)
+    broker.wait_for_lag(topic, 0)
+    producer = transaction(broker, topic, b"open", commit=False)
+    broker.wait_for_lag(topic, 0)
+    producer.commit_transaction(60)
+    with pytest.raises(WaitError, match="has lag"):
+        broker.wait_for_lag(topic, timeout_s=0)
+    assert [record.value for record in broker.consume(topic, 1, group=topic)] == ["open"]
+    broker.wait_for_lag(topic, 0)

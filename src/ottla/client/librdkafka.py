@@ -1,4 +1,4 @@
-"""Kafka's client settings in librdkafka's words: where a broker is, and how to get in. The one place for it.
+"""Kafka's client settings in librdkafka's words, and back: where a broker is, and how to get in. The one place for it.
 
 The tools, the console and the connectors each choose which further settings they pass on; TLS and SASL are the same for all.
 """
@@ -38,6 +38,36 @@ def security_settings(properties: Mapping[str, str]) -> dict[str, str]:
     except ValueError as reason:
         raise BadSettings(f"Failed to load SSL keystore or truststore: {reason}") from reason
     return made
+
+
+_KAFKA_NAMES = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+}
+"""librdkafka's names that Kafka's Java clients spell differently, with the same values."""
+
+
+def java_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """Librdkafka's settings in the words of Kafka's Java clients, for our own client. Java's names win over librdkafka's."""
+    made = dict(properties)
+    for name, java_name in _KAFKA_NAMES.items():
+        if name in made:
+            made.setdefault(java_name, made.pop(name))
+    if "sasl.username" in made and "sasl.jaas.config" not in made:
+        login = {"username": made["sasl.username"], "password": made.get("sasl.password", "")}
+        options = " ".join(f'{name}="{_escaped(text)}"' for name, text in login.items())
+        made["sasl.jaas.config"] = f"{_LOGIN_MODULE} required {options};"
+    return made
+
+
+_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+"""Our own client reads only the options of a login module, whatever its name."""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _trust(properties: Mapping[str, str], made: dict[str, str]) -> None:

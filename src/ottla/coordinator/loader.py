@@ -73,7 +73,7 @@ class Loader:
             next(self._steps)
         except StopIteration:
             return True
-        except BaseException:
+        except (KafkaError, OSError):
             self._steps = None
             raise
         return False

@@ -1,17 +1,17 @@
 """`ottla.read`: a topic, or a part of a topic, as a table of Arrow, pandas, polars or DuckDB, or as live records.
 
 Nothing is read before a table is asked for. A table is read once and has only committed records. Memory holds the whole
-table: `ottla sql` and Spark are for topics that are larger than memory.
+table, and the records of one piece of it as Python objects: `ottla sql` and Spark are for topics that are larger than memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ottla.frames.connecting import registry_url, wire_settings
+from ottla.frames.connecting import Settings, registry_url, wire_settings
 from ottla.frames.records import DecodedRecord, Decoding, RecordReader
 from ottla.model.extras import require
 from ottla.model.user_error import UserError
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 Position: TypeAlias = "int | Mapping[int, int] | datetime | timedelta | Literal['earliest', 'latest'] | None"
 """An offset in every partition, an offset for each partition, a time, a time before now, or an end of the log."""
-_PLACES = ("key", "partition", "offset", "timestamp")
+_FETCH_BYTES = 4 << 20
+"""Of one answer; two answers and their decoded records are in memory beside the table."""
+_SCHEMAS = {"auto", "raw"}
+_PIECE_ROWS = 8192
+"""Records that exist as Python objects at a time."""
 
 
 class TopicData:
@@ -68,7 +72,8 @@ class TopicData:
                 starts, ends = self._places(reader, self._start, EARLIEST), self._places(reader, self._end, LATEST)
                 last = reader.offsets(LATEST)
                 ends = {partition: min(end, last[partition]) for partition, end in ends.items()}
-                self._table = self._raw(starts, ends) if self._schema == "raw" else self._decoded(reader, starts, ends)
+                raw = isinstance(self._schema, str) and self._schema == "raw"
+                self._table = self._raw(starts, ends) if raw else self._decoded(starts, ends)
                 self._offsets = {partition: max(end, starts[partition]) for partition, end in ends.items()}
         return self._table
 
@@ -136,9 +141,35 @@ class TopicData:
     def _raw(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
         """Bytes as they are, decoded in bulk: the columns of Spark's Kafka source."""
         from ottla.tables.decode import concatenated
+
+        return concatenated(self._batches(starts, ends, with_headers=True), with_headers=True)
+
+    def _decoded(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
+        from ottla.frames.columns import Columns
+
+        decoding = Decoding(self._registry)
+        columns = Columns(None if isinstance(self._schema, str) else self._schema)
+        for batch in self._batches(starts, ends, milliseconds=True):
+            for begin in range(0, batch.num_rows, _PIECE_ROWS):
+                piece = batch.slice(begin, _PIECE_ROWS)
+                places = {name: piece[name] for name in ("partition", "offset", "timestamp")}
+                keys, values = (
+                    [decoding.decode(data) for data in piece[name].to_pylist()] for name in ("key", "value")
+                )
+                columns.add(places, keys, values)
+        return columns.table()
+
+    def _batches(
+        self,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        with_headers: bool = False,
+        milliseconds: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Partition after partition. Records that were deleted are left out."""
         from ottla.tables.fetch import FetchPlan, read_range
 
-        batches: list[pa.RecordBatch] = []
         for partition in sorted(starts):
             plan = FetchPlan(
                 topic=self.topic,
@@ -146,15 +177,12 @@ class TopicData:
                 start=starts[partition],
                 end=ends[partition],
                 isolation_level=READ_COMMITTED,
-                with_headers=True,
+                with_headers=with_headers,
+                milliseconds=milliseconds,
                 fail_on_data_loss=False,
+                fetch_bytes=_FETCH_BYTES,
             )
-            batches += read_range(self._settings, plan)
-        return concatenated(batches, with_headers=True)
-
-    def _decoded(self, reader: RecordReader, starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
-        rows = [_row(record) for record in reader.between(starts, ends)]
-        return _table(rows, None if self._schema == "auto" else self._schema)
+            yield from read_range(self._settings, plan)
 
 
 def read(
@@ -165,15 +193,17 @@ def read(
     schema: Any = "auto",
     bootstrap_servers: str | None = None,
     registry: str | None = None,
-    settings: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
 ) -> TopicData:
     """The records of `topic` from `start` (default: the first) to `end` (default: the last at the time of the call).
 
     - `schema`: "auto" decodes values by the registry, else as JSON, else as text. The fields of an object become columns.
       "raw" keeps bytes. A `pyarrow.Schema` fixes the columns and their types.
     - `bootstrap_servers`, `registry`: default to OTTLA_BOOTSTRAP_SERVERS (else localhost:9092) and OTTLA_REGISTRY.
-    - `settings`: client settings with Kafka's names, such as `security.protocol`.
+    - `settings`: client settings with the names of Kafka's Java clients or of librdkafka, such as `security.protocol`.
     """
+    if isinstance(schema, str) and schema not in _SCHEMAS:
+        raise UserError(f"{schema!r} is not a schema: use 'auto', 'raw' or a pyarrow.Schema")
     return TopicData(
         wire_settings(bootstrap_servers, settings),
         topic,
@@ -182,37 +212,3 @@ def read(
         schema=schema,
         registry=registry_url(registry),
     )
-
-
-def _row(record: DecodedRecord) -> dict[str, Any]:
-    """The place of the record, and the fields of its value. A field with the name of a place gets the prefix `value_`."""
-    row: dict[str, Any] = {
-        "key": record.key,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": datetime.fromtimestamp(record.timestamp_ms / 1000, UTC),
-    }
-    if isinstance(record.value, dict):
-        row |= {f"value_{name}" if name in _PLACES else name: field for name, field in record.value.items()}
-    elif record.value is not None:
-        row["value"] = record.value
-    return row
-
-
-def _table(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
-    import pyarrow as pa
-
-    if schema is not None:
-        return pa.Table.from_pylist(rows, schema=schema)
-    types = {"partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.timestamp("ms", tz="UTC")}
-    names = dict.fromkeys((*_PLACES, *(name for row in rows for name in row)))
-    columns = {}
-    for name in names:
-        try:
-            columns[name] = pa.array([row.get(name) for row in rows], types.get(name))
-        except (pa.ArrowException, OverflowError) as mixed:
-            raise UserError(
-                f"the column {name!r} has values of several types, or out of range ({mixed}): give ottla.read a schema=pyarrow.schema(...) "
-                "without the column, or schema='raw' for bytes"
-            ) from mixed
-    return pa.table(columns)

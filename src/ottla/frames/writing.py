@@ -12,11 +12,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.frames.connecting import producer_settings
+from ottla.frames.connecting import Settings, check_login, producer_settings, wire_settings
 from ottla.model.extras import require
 from ottla.model.user_error import UserError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 _FLUSH_S = 60.0
 _ROWS_AT_ONCE = 10_000
@@ -28,19 +31,18 @@ def write(
     *,
     key: str | None = None,
     bootstrap_servers: str | None = None,
-    settings: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
 ) -> int:
     """Write each row of `frame` to `topic` as a JSON object. Returns the number of records. Raises UserError.
 
     `frame` is a table of Arrow, pandas, polars or DuckDB, or an iterable of dictionaries. `key` names the column whose
-    value is the key of the record too: text and bytes as they are, everything else as JSON.
+    value is the key of the record too: text and bytes as they are, everything else as JSON. `settings` are those of
+    `ottla.read`.
     """
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaException
 
-    properties = producer_settings(bootstrap_servers, settings)
-    producer = Producer(
-        {"enable.idempotence": True, "linger.ms": 20, "partitioner": "murmur2_random", "log_level": 2, **properties}
-    )
+    check_login(wire_settings(bootstrap_servers, settings))
+    producer = _producer(bootstrap_servers, settings)
     failures: list[Any] = []
 
     def on_delivery(error: Any, _message: Any) -> None:
@@ -67,6 +69,15 @@ def write(
     if missing:
         raise UserError(f"{topic}: {missing} of {count} records were not acknowledged in {_FLUSH_S:g} s")
     return count
+
+
+def _producer(bootstrap_servers: str | None, settings: Settings | None) -> Producer:
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        return Producer(producer_settings(bootstrap_servers, settings))
+    except KafkaException as refusal:  # a wrong value, or a name that no client has
+        raise UserError(f"the settings of ottla.write are refused: {refusal.args[0].str()}") from refusal
 
 
 def _rows(frame: Any) -> Iterator[Mapping[str, Any]]:

@@ -62,11 +62,17 @@ def is_object_store(location: str) -> bool:
     return scheme_of(location) in _OBJECT_STORES
 
 
-class CheckpointFiles(Protocol):
-    def read(self, path: str) -> str | None: ...
+class CheckpointReader(Protocol):
+    def read(self, path: str) -> str | None:
+        """None for a file that is missing."""
+        ...
 
-    def names(self, path: str) -> list[str]: ...
+    def names(self, path: str) -> list[str]:
+        """Of the files and folders in a folder; empty for a folder that is missing."""
+        ...
 
+
+class CheckpointFiles(CheckpointReader, Protocol):
     def create(self, path: str, text: str) -> bool:
         """False if the file exists already."""
         ...
@@ -132,6 +138,20 @@ class LocalFiles:
             self.remove(fresh)
             raise UserError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
         return fresh
+
+
+def last_batch(files: CheckpointReader, query: str) -> int | None:
+    """The number of the last planned batch; `query` is the folder of the query's checkpoint."""
+    return max((int(name) for name in files.names(f"{query}/offsets") if name.isdigit()), default=None)
+
+
+def planned_ms(files: CheckpointReader, query: str, batch_id: int) -> int | None:
+    """When Spark planned the batch. None if its file is half written, which Spark reports."""
+    text = files.read(f"{query}/offsets/{batch_id}") or ""
+    try:
+        return int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
 
 
 def joined_parts(files: CheckpointFiles, path: str) -> str | None:
@@ -266,17 +286,10 @@ class Checkpoint:
         return [] if batch is None else self.offsets(query, batch)
 
     def last_batch(self, query: str) -> int | None:
-        """The number of the last planned batch."""
-        names = self.files.names(f"{self.folder}/{query}/offsets")
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        return last_batch(self.files, f"{self.folder}/{query}")
 
     def planned_ms(self, query: str, batch_id: int) -> int | None:
-        """When Spark planned the batch. None if its file is half written, which Spark reports."""
-        text = self.files.read(f"{self.folder}/{query}/offsets/{batch_id}") or ""
-        try:
-            return int(json.loads(text.splitlines()[1])["batchTimestampMs"])
-        except (ValueError, KeyError, IndexError, TypeError):
-            return None
+        return planned_ms(self.files, f"{self.folder}/{query}", batch_id)
 
     def offsets(self, query: str, batch_id: int) -> list[dict[str, Any]]:
         path = f"{self.folder}/{query}/offsets/{batch_id}"

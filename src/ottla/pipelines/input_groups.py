@@ -2,6 +2,9 @@
 
 The positions come from Spark's progress events and are committed after each batch. Nothing reads them: a query goes on at
 its checkpoint. Unchanged positions are committed again every hour, so that brokers do not expire them.
+
+Our own client commits, in a thread of its own. The admin client of librdkafka (2.16.0) has ended a driver by a failed
+assertion, when a broker died between requests and the requests timed out.
 """
 
 from __future__ import annotations
@@ -9,13 +12,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+from ottla.client.cluster import Cluster
+from ottla.client.groups import commit_offsets
 from ottla.connect.clients import librdkafka_settings, quiet
 from ottla.env.logging import get_logger
+from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.user_error import UserError
 from ottla.pipelines.positions import RESERVED_KEY
+from ottla.tables.topics import settings_from
 
 _KEEP_S = 3600.0
 _TIMEOUT_S = 10.0
@@ -45,9 +54,11 @@ class InputGroups:
     def __init__(self, client: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._admin: Any = None
+        self._cluster: Cluster | None = None
+        """Used by the thread of `_sender` only."""
+        self._sender: ThreadPoolExecutor | None = None
         self._committed: dict[str, tuple[dict[TopicPartition, int], float]] = {}
-        self._answers: dict[str, Any] = {}
+        self._answers: dict[str, Future[None]] = {}
         self._refused: set[str] = set()
 
     def commit(self, group: str, progress: Mapping[str, Any]) -> None:
@@ -55,45 +66,49 @@ class InputGroups:
         answer = self._answers.get(group)
         if answer is not None and not answer.done():
             return  # the next call has newer positions
-        self._check(group)
+        self._check(group, 0)
         positions = positions_of(progress)
         before, at = self._committed.get(group, ({}, 0.0))
         if not positions or (positions == before and self._clock() - at < _KEEP_S):
             return
         self._committed[group] = positions, self._clock()
-        self._answers[group] = self._sent(group, positions)
+        if self._sender is None:
+            self._sender = ThreadPoolExecutor(1, thread_name_prefix="ottla-input-groups")
+        self._answers[group] = self._sender.submit(self._send, group, positions)
 
     def close(self) -> None:
-        """Waits for the answers that are on their way."""
+        """Waits for the answers that are on their way, no longer than a single call may last."""
+        deadline = time.monotonic() + _TIMEOUT_S
         for group in list(self._answers):
-            self._check(group)
+            self._check(group, max(0.0, deadline - time.monotonic()))
+        if self._sender is not None:
+            self._sender.submit(self._hang_up)
+            self._sender.shutdown(wait=False)
+            self._sender = None
 
-    def _sent(self, group: str, positions: Mapping[TopicPartition, int]) -> Any:
-        from confluent_kafka import ConsumerGroupTopicPartitions
-        from confluent_kafka import TopicPartition as Place
-        from confluent_kafka.admin import AdminClient
+    def _send(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        if self._cluster is None:
+            settings = settings_from(self._client, "ottla-pipelines")
+            self._cluster = Cluster(replace(settings, api_timeout_ms=int(_TIMEOUT_S * 1000)))
+        commit_offsets(self._cluster, group, {(topic, number): at for (topic, number), at in positions.items()})
 
-        if self._admin is None:
-            self._admin = AdminClient(librdkafka_settings(quiet(self._client)))
-        places = [Place(*partition, offset) for partition, offset in sorted(positions.items())]
-        request = [ConsumerGroupTopicPartitions(group, places)]
-        return self._admin.alter_consumer_group_offsets(request, request_timeout=_TIMEOUT_S)[group]
+    def _hang_up(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
 
-    def _check(self, group: str) -> None:
-        from confluent_kafka import KafkaException
-
+    def _check(self, group: str, patience_s: float) -> None:
         answer = self._answers.pop(group, None)
         if answer is None:
             return
         try:
-            errors = [place.error for place in answer.result(_TIMEOUT_S).topic_partitions if place.error is not None]
-        except (KafkaException, TimeoutError) as problem:
-            errors = [problem]
-        if errors:
+            answer.result(patience_s)
+        except (KafkaError, UserError, TimeoutError) as problem:
+            answer.cancel()  # of a call that has not begun
             self._committed.pop(group, None)
-        if errors and group not in self._refused:
-            self._refused.add(group)
-            _log.warning("input_positions.not_committed", group=group, reason=str(errors[0]))
+            if group not in self._refused:
+                self._refused.add(group)
+                _log.warning("input_positions.not_committed", group=group, reason=str(problem))
 
 
 def positions_of(progress: Mapping[str, Any]) -> dict[TopicPartition, int]:

@@ -32,13 +32,14 @@ from ottla.pipelines.checkpoints import Checkpoint, open_files, scheme_of, spark
 from ottla.pipelines.dead_letters import LetterQuery, dead_letters, letter_queries, take_over, with_stored_names
 from ottla.pipelines.driver_lock import DriverLock
 from ottla.pipelines.expectations import expectations_of
+from ottla.pipelines.file_inputs import FileInputs
 from ottla.pipelines.identity import check_identity
 from ottla.pipelines.input_groups import InputGroups
 from ottla.pipelines.openlineage import QueryPlan, query_plan
 from ottla.pipelines.outputs.batch import table_columns
 from ottla.pipelines.pins import folder_of, refuse_remote_tables
 from ottla.pipelines.pipeline import Pipeline, Step, input_topics, output_nodes, query_name
-from ottla.pipelines.ports import Delta, Port, Topic, TopicTable, View
+from ottla.pipelines.ports import Delta, Port, SparkTable, Topic, TopicTable, View
 from ottla.pipelines.reasons import called, is_passing, plain_reason
 from ottla.pipelines.running import Running, only_waits_for_the_clock
 from ottla.pipelines.schema_watch import SchemaWatch
@@ -87,6 +88,7 @@ class PipelineRun:
         self._lock: DriverLock | None = None
         self._letters: list[LetterQuery] = []
         self._checkpoint: Checkpoint | None = None
+        self._file_inputs = FileInputs()
         self._groups = InputGroups({"bootstrap.servers": settings.bootstrap_servers, **settings.client})
 
     @property
@@ -116,6 +118,7 @@ class PipelineRun:
                 self._start(self.steps)
                 while not self._stopping.wait(poll_s):
                     self._supervise()
+                    self._file_inputs.refresh(self.warnings)
                     self._start([step for step in self.steps if step.name in self.waiting])
                     if on_progress is not None:
                         on_progress(self)
@@ -202,6 +205,7 @@ class PipelineRun:
             # Tables first: a missing table ends this before a topic is planned.
             ports = sorted(step.reads.items(), key=lambda item: not isinstance(item[1], Delta | View))
             inputs.update({name: self._input(port, folder_of(checkpoint, name)) for name, port in ports})
+            self._file_inputs.add(inputs[name] for name, port in ports if isinstance(port, SparkTable))
             return called(step.function, inputs)
 
         try:

@@ -37,6 +37,8 @@ _LOCAL = re.compile(r"local(\[|$)")
 """Executors of local-cluster are processes of their own, with folders of their own."""
 _SECRET = re.compile(r"secret|password|token|credential|access[._-]?key|\.sas\b|account[._]key", re.IGNORECASE)
 """Names of Spark's settings whose values `ps` must not show."""
+_JVM_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+"""The variable by which spark-submit gives its JVM to the program."""
 _MISSING_FLAG = "--add-modules=jdk.incubator.vector"
 STATE_PARTITIONS = "spark.sql.shuffle.partitions"
 """Spark's name: shuffles and state have one number. Each state partition costs time in each micro-batch."""
@@ -93,8 +95,7 @@ def spark(
         settings = {**_CONFIG, **archive_settings(archive)}
         if archive is not None:
             _refuse_local(master or "local[*]")
-            os.environ["PATH"] = os.pathsep.join((os.path.dirname(_worker_python()), os.environ.get("PATH", "")))
-            os.environ["PYSPARK_PYTHON"] = ARCHIVE_PYTHON
+            _name_python_of_archive()
         os.environ.setdefault("PYSPARK_PYTHON", _worker_python() if local else sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", _worker_python())  # the JVM runs it too: -c 'import pyspark'
         os.environ[_STEPS] = os.pathsep.join(_step_folders())
@@ -117,6 +118,8 @@ def spark(
             builder = builder.config(key, whole[key])
         with _stderr_to(log_file), _in_a_file(hidden):
             session = builder.getOrCreate()
+        if archive is not None:
+            _keep_path_of_each_jvm(session)
         if not local and STATE_PARTITIONS not in (config or {}):
             session.conf.set(STATE_PARTITIONS, str(state_partitions(session.sparkContext)))
         session.sparkContext.setLogLevel("ERROR")
@@ -145,6 +148,8 @@ def submitted_session(
         if key in config or not submitted.contains(key):
             builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if archive is not None:
+        _keep_path_of_each_jvm(session)
     elsewhere = _has_executors_elsewhere(session)
     if elsewhere and STATE_PARTITIONS not in config and not submitted.contains(STATE_PARTITIONS):
         session.conf.set(STATE_PARTITIONS, str(state_partitions(session.sparkContext)))
@@ -158,14 +163,25 @@ def submitted_session(
 
 
 def _name_python_of_archive() -> None:
-    """The JVM of spark-submit runs already, so its PATH must name this Python."""
+    """On the driver's machine, the name is this Python. The JVM of spark-submit runs already, so PATH must be right before."""
     on_path = shutil.which(ARCHIVE_PYTHON)
-    if on_path is None or os.path.dirname(on_path) != os.path.dirname(sys.executable):
+    if _JVM_OF_SPARK_SUBMIT not in os.environ:
+        os.environ["PATH"] = os.pathsep.join((os.path.dirname(_worker_python()), os.environ.get("PATH", "")))
+    elif on_path is None or os.path.dirname(on_path) != os.path.dirname(sys.executable):
         raise UserError(
             f"with --archive, {ARCHIVE_PYTHON} on PATH must be the Python that spark-submit runs: it is {on_path}, and "
             f"spark-submit runs {sys.executable}. Put {os.path.dirname(sys.executable)} first on PATH"
         )
     os.environ["PYSPARK_PYTHON"] = ARCHIVE_PYTHON
+
+
+def _keep_path_of_each_jvm(session: SparkSession) -> None:
+    """PySpark gives the environment of executors to Python processes on the driver's machine, too.
+
+    Java finds `python3` by the PATH of the JVM. CPython looks for its own name by the PATH of the process, to find its packages.
+    The PATH of executors leads to the Python of the machine, without pyarrow and Ottla.
+    """
+    session.sparkContext.environment.pop("PATH", None)
 
 
 def _has_executors_elsewhere(session: SparkSession) -> bool:

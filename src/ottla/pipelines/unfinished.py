@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ottla.connect.clients import librdkafka_settings
+from ottla.connect.locations import locate
+from ottla.env.logging import get_logger
 from ottla.model.user_error import UserError
-from ottla.pipelines.checkpoints import Checkpoint, LocalFiles, scheme_of
+from ottla.pipelines.checkpoints import Checkpoint, CheckpointReader, LocalFiles, last_batch, planned_ms, scheme_of
 
 UNFINISHED = "ottla.unfinished"
 """An option that a pipeline gives to its writers: BATCH:MS of the unfinished batch, or nothing if there is none."""
@@ -20,6 +23,10 @@ _RETENTION = "offsets.retention.minutes"
 _RETENTION_MINUTES = 10_080
 """Kafka's default, for brokers that do not describe their settings."""
 _TIMEOUT_S = 30.0
+_looked: dict[str, tuple[float, str]] = {}
+"""Location of a remote checkpoint -> until when the answer counts, and the answer. A look costs three requests. A batch that
+was planned after the look is younger than _LEAST_AGE_MS for as long."""
+_log = get_logger(__name__)
 
 
 def expired_batch(client: Mapping[str, str], unfinished: str, now_ms: float | None = None) -> int | None:
@@ -35,22 +42,55 @@ def expired_batch(client: Mapping[str, str], unfinished: str, now_ms: float | No
 
 def unfinished_batch(checkpoint: Checkpoint, query: str) -> str:
     """BATCH:MS of the batch that the query repeats at its next start, and when Spark planned it; empty without one."""
-    batch = checkpoint.last_batch(query)
-    if batch is None or str(batch) in checkpoint.files.names(f"{checkpoint.folder}/{query}/commits"):
-        return ""
-    planned_ms = checkpoint.planned_ms(query, batch)
-    return "" if planned_ms is None else f"{batch}:{planned_ms}"
+    return _unfinished(checkpoint.files, f"{checkpoint.folder}/{query}")
 
 
-def local_unfinished_batch(location: str) -> str:
-    """That of a query's checkpoint on this machine. Writers have no JVM, which could open other file systems."""
-    if not location or scheme_of(location) != "file":
+def _unfinished(files: CheckpointReader, query: str) -> str:
+    batch = last_batch(files, query)
+    if batch is None or str(batch) in files.names(f"{query}/commits"):
         return ""
-    folder, _, query = _FILE.sub("", location).rpartition("/")
-    try:
-        return unfinished_batch(Checkpoint(LocalFiles(), folder), query)
-    except (UserError, OSError):
-        return ""  # files that cannot be read are reported by Spark
+    planned = planned_ms(files, query, batch)
+    return "" if planned is None else f"{batch}:{planned}"
+
+
+def stored_unfinished_batch(location: str, clock: Callable[[], float] = time.monotonic) -> str:
+    """The same for the location of a query's checkpoint, in a writer. Writers have no JVM: pyarrow opens other file systems,
+    with the credentials of the environment."""
+    if not location:
+        return ""
+    if scheme_of(location) == "file":
+        try:
+            return _unfinished(LocalFiles(), _FILE.sub("", location))
+        except (UserError, OSError):
+            return ""  # files that cannot be read are reported by Spark
+    until, batch = _looked.get(location, (0.0, ""))
+    if clock() >= until:
+        try:
+            store, place = locate(location).file_system()
+            batch = _unfinished(_StoreFiles(store), place)
+        except (UserError, OSError, ValueError) as problem:
+            batch = ""
+            _log.warning("checkpoint.not_read", location=location, reason=str(problem).splitlines()[0])
+        _looked[location] = clock() + _LEAST_AGE_MS / 1000, batch
+    return batch
+
+
+class _StoreFiles:
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def read(self, path: str) -> str | None:
+        try:
+            with self._store.open_input_stream(path) as file:
+                return str(file.read(), "utf-8")
+        except FileNotFoundError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        entries = self._store.get_file_info(FileSelector(path, allow_not_found=True))
+        return sorted(entry.base_name for entry in entries)
 
 
 def retention_ms(client: Mapping[str, str]) -> int:

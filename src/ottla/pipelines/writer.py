@@ -28,7 +28,7 @@ from ottla.connect.sender import Outgoing, Sender, WrittenRows
 from ottla.model.user_error import UserError
 from ottla.pipelines.content import IDENTITY, Content
 from ottla.pipelines.options import boolean, client_options, whole
-from ottla.pipelines.unfinished import UNFINISHED, expired_batch, local_unfinished_batch
+from ottla.pipelines.unfinished import UNFINISHED, expired_batch, stored_unfinished_batch
 
 HELD_BYTES = 32 * 1024 * 1024
 """Rows that a task gathers before its transaction opens: most tasks are evaluated completely by then."""
@@ -92,7 +92,7 @@ def write_options(spark_options: Mapping[str, str], schema: StructType) -> Write
         raise UserError(f"onMarkersLost is fail or write, not {lost!r}")
     unfinished = options.get(UNFINISHED)
     if unfinished is None:
-        unfinished = local_unfinished_batch(options.get("checkpointlocation", ""))
+        unfinished = stored_unfinished_batch(options.get("checkpointlocation", ""))
     return WriteOptions(
         client={"max.request.size": str(LARGEST_RECORD_BYTES), **client},
         topic=topic,

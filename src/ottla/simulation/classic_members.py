@@ -20,7 +20,7 @@ from ottla.protocol.generated.leave_group_request import LeaveGroupRequest, Memb
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import GroupMember, GroupWorld
+from ottla.simulation.group_reader import GroupWorld, SimulatedMember
 
 if TYPE_CHECKING:
     from ottla.model.ids import Uuid
@@ -33,7 +33,7 @@ _VERSION = Struct(">h")
 _PROTOCOL = "in turn"
 
 
-class ClassicReader(GroupMember):
+class ClassicReader(SimulatedMember):
     def __init__(self, world: GroupWorld, ledger: GroupLedger, topics: list[str], name: str) -> None:
         super().__init__(world, ledger, name)
         self.epoch = -1

@@ -14,7 +14,7 @@ from ottla.model.ids import Uuid, new_uuid, uuid_to_str
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.node_client import NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import GroupMember, GroupWorld
+from ottla.simulation.group_reader import GroupWorld, SimulatedMember
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_session import Key
@@ -25,7 +25,7 @@ _LEAVE, _LEAVE_FOR_A_WHILE = -1, -2
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class EpochReader(GroupMember):
+class EpochReader(SimulatedMember):
     """One process of a consumer. `instance_id` makes it a static member."""
 
     def __init__(

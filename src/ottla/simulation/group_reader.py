@@ -282,7 +282,7 @@ class GroupReader:
         self.owned -= set(keys)
 
 
-class GroupMember(GroupReader):
+class SimulatedMember(GroupReader):
     """One process of a group. Subclasses have the turns and the mishaps of their protocol."""
 
     async def run(self) -> None:

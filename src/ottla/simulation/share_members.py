@@ -23,7 +23,7 @@ from ottla.protocol.generated.share_fetch_request import FetchPartition, FetchTo
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from ottla.simulation.group_ledger import GroupLedger
-from ottla.simulation.group_reader import REQUEST_MS, GroupMember, GroupWorld
+from ottla.simulation.group_reader import REQUEST_MS, GroupWorld, SimulatedMember
 from ottla.simulation.share_ledger import ACCEPT, REJECT, RELEASE, Delivery, ShareLedger
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def read_from_the_start(world: GroupWorld) -> None:
         await asyncio.sleep(0.3)
 
 
-class ShareReader(GroupMember):
+class ShareReader(SimulatedMember):
     def __init__(self, world: GroupWorld, shares: ShareLedger, name: str, topic: str) -> None:
         super().__init__(world, GroupLedger(SHARE_GROUP), name)
         self.member_id = uuid_to_str(new_uuid(world.dice.randbytes))

@@ -24,6 +24,9 @@ from ottla.tables.slices import Later, at_once, binary
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
+MILLISECONDS_TYPE = pa.timestamp("ms", tz="UTC")
+_MOST_MS = (2**63 - 1) // 1000
+"""What TIMESTAMP_TYPE can hold: the year 294247. A producer that wrote nanoseconds is beyond."""
 SCHEMA = pa.schema(
     [
         pa.field("key", pa.binary()),
@@ -37,6 +40,7 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of Spark's own Kafka source, in its order."""
+_MILLISECONDS_SCHEMA = SCHEMA.set(5, pa.field("timestamp", MILLISECONDS_TYPE))
 _MOST_BYTES = 1 << 30
 """Arrow's offsets are 32 bits wide."""
 MAX_HEADERS = 100_000
@@ -91,10 +95,12 @@ def decode_chunk(
     end: int,
     *,
     with_headers: bool = False,
+    milliseconds: bool = False,
     later: Later = at_once,
 ) -> pa.RecordBatch:
-    """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only with `with_headers`).
-    The work that `later` gets fills the batch: read the batch only after that work has run.
+    """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only with `with_headers`,
+    timestamps of MILLISECONDS_TYPE with `milliseconds`). The work that `later` gets fills the batch: read the batch only
+    after that work has run.
     """
     payload, bases = chunk.joined()
     raw: Bytes = np.frombuffer(payload, np.uint8)
@@ -127,15 +133,23 @@ def decode_chunk(
         _repeated(topic, pa.string(), rows),
         _repeated(partition, pa.int32(), rows),
         pa.array(offsets),
-        pa.Array.from_buffers(TIMESTAMP_TYPE, rows, [None, pa.py_buffer(timestamps * 1000)]),
+        _times(timestamps, milliseconds=milliseconds),
         pa.array(append_time),
     ]
-    fields = list(SCHEMA)
+    fields = list(_MILLISECONDS_SCHEMA if milliseconds else SCHEMA)
     if with_headers:
         columns.append(_headers(payload, header_count, headers_at, ends))
     else:
         fields = fields[:-1]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _times(timestamps: Ints, *, milliseconds: bool) -> pa.Array:
+    """Times beyond TIMESTAMP_TYPE become its limits: a wrong unit of a producer makes no topic unreadable."""
+    if milliseconds:
+        return pa.Array.from_buffers(MILLISECONDS_TYPE, len(timestamps), [None, pa.py_buffer(timestamps)])
+    micros = np.clip(timestamps, -_MOST_MS, _MOST_MS) * 1000
+    return pa.Array.from_buffers(TIMESTAMP_TYPE, len(timestamps), [None, pa.py_buffer(micros)])
 
 
 def _timestamps(headers: list[BatchHeader], counts: list[int], delta: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:

@@ -48,6 +48,8 @@ class FetchPlan:
     end: int
     isolation_level: int = 0
     with_headers: bool = False
+    milliseconds: bool = False
+    """Timestamps as the log has them, in MILLISECONDS_TYPE: no value overflows."""
     fail_on_data_loss: bool = True
     fetch_bytes: int = 8 << 20
     timeout_s: float = 60.0
@@ -153,7 +155,13 @@ class _Stream:
             for chunk in _chunks(records, batches):
                 last = chunk.headers[-1].next_offset
                 batch = decode_chunk(
-                    chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers
+                    chunk,
+                    plan.topic,
+                    plan.partition,
+                    plan.start,
+                    plan.end,
+                    with_headers=plan.with_headers,
+                    milliseconds=plan.milliseconds,
                 )
                 self.position = min(max(self.position, last), plan.end)
                 yield batch

@@ -277,8 +277,13 @@ class TopicMetadata:
                 return self._cluster.metadata(topics, deadline)
             except ClientError as reason:
                 problem = reason
-                if isinstance(reason, AuthenticationFailed | BadSettings | UnsupportedVersion):
+                if isinstance(reason, AuthenticationFailed):
+                    raise TableError(f"{self._addresses} refused the login: {reason}") from reason
+                if isinstance(reason, BadSettings | UnsupportedVersion):
                     break
             time.sleep(_BACKOFF_S)
-        addresses = ",".join(f"{host}:{port}" for host, port in self._cluster.settings.bootstrap)
-        raise TableError(f"no broker of {addresses} answers: {problem}") from problem
+        raise TableError(f"no broker of {self._addresses} answers: {problem}") from problem
+
+    @property
+    def _addresses(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._cluster.settings.bootstrap)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings, client_settings
 from ottla.env.logging import configure_if_nobody_did
 from ottla.frames.records import DecodedRecord, Decoding, read_topic
@@ -261,18 +262,30 @@ class Broker:
         replication_factor: int = -1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic with this name. Returns when every node knows the topic."""
+        """Create a topic with this name. Returns when every node that runs has the topic. Raises TimeoutError with the
+        faults of nodes and links, if these faults keep the topic from a node.
+        """
         from ottla.client.topics import create_topic
 
-        with self._kit_cluster() as cluster:
-            create_topic(cluster, name, partitions=partitions, replication_factor=replication_factor, configs=settings)
+        try:
+            with self._kit_cluster() as cluster:
+                create_topic(
+                    cluster, name, partitions=partitions, replication_factor=replication_factor, configs=settings
+                )
+        except ClientError as failure:
+            if not (faults := self.faults.of_nodes()):
+                raise
+            raise TimeoutError(f"the topic {name} was not created: {failure} ({faults})") from failure
         self._wait_for_metadata(name)
 
     def _wait_for_metadata(self, topic: str) -> None:
         deadline = time.monotonic() + _METADATA_S
-        while not all(thread.has_topic(topic) for thread in self.nodes):
+        while missing := [str(thread.node_id) for thread in self.nodes if not thread.has_topic(topic)]:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the topic {topic} has not reached every node after {_METADATA_S:g} s")
+                faults = self.faults.of_nodes() or "no node or link has a fault"
+                raise TimeoutError(
+                    f"the topic {topic} has not reached node {', '.join(missing)} after {_METADATA_S:g} s ({faults})"
+                )
             time.sleep(_LOOK_S)
 
     @contextmanager

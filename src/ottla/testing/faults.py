@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 KIT_CLIENT = "ottla-testing"
 """The client id of the test kit's own calls, on which no fault acts."""
+_NODE_CLIENT = re.compile(r"broker-\d+(-.+)?")
+"""The client ids of nodes, Ottla's and Apache Kafka's, when they send requests to brokers."""
 Kind = Literal["delay", "error", "lose_acks"]
 
 
@@ -193,8 +196,10 @@ async def late_or_lost(answer: Message | Awaitable[Resolution[Any]], delay_ms: f
 
 
 def _of_a_node(context: RequestContext[NodePlane], request: Message) -> bool:
-    """Whether the request comes from a node: on a controller's listener, or a fetch of a follower."""
+    """Whether the request comes from a node: on a controller's listener, by its client id, or a fetch of a follower."""
     if context.listener in context.broker.config.controller_listener_names:
+        return True
+    if _NODE_CLIENT.fullmatch(context.client_id or ""):
         return True
     replica: Any = getattr(request, "replica_state", None)
     return getattr(request, "replica_id", -1) >= 0 or (replica is not None and replica.replica_id >= 0)

@@ -53,6 +53,11 @@ class Links:
         with self._lock:
             self._cut.clear()
 
+    def cut_links(self) -> list[list[int]]:
+        """The two nodes of each cut link."""
+        with self._lock:
+            return sorted(sorted(link) for link in self._cut)
+
 
 class LinkedLoop(asyncio.SelectorEventLoop):
     """asyncio's loop. uvloop's loop has no Python method through which its connections go."""

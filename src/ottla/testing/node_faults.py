@@ -69,6 +69,14 @@ class BrokerFaults(RequestFaults):
         """Mend all links between nodes."""
         self._links.heal()
 
+    def of_nodes(self) -> str:
+        """The nodes and links that a test has stopped, for the message of a call that fails because of them."""
+        down = [str(thread.node_id) for thread in self._nodes.values() if not thread.is_running]
+        paused = [str(thread.node_id) for thread in self._nodes.values() if thread.is_paused]
+        links = [" to ".join(map(str, link)) for link in self._links.cut_links()]
+        named = {"killed nodes": down, "paused nodes": paused, "cut links": links}
+        return "; ".join(f"{name}: {', '.join(items)}" for name, items in named.items() if items)
+
     def clear(self) -> None:
         """Remove all faults: of requests, of links and of disks. Paused nodes continue; killed nodes stay down."""
         super().clear()

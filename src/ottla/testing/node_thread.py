@@ -21,6 +21,7 @@ from ottla.server.machine import NodeMachine, real_machine
 from ottla.server.node import Node
 from ottla.server.run import new_event_loop
 from ottla.testing.faults import FaultyDispatcher, RequestFaults
+from ottla.testing.forks import OpenSockets
 from ottla.testing.full_disk import DiskSpace, FillableStorage
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class NodeThread:
         self._cluster_id = cluster_id
         self._clock = clock
         self._faults = faults
-        self._sockets = {sock.getsockname()[1]: sock for sock in sockets}
+        self._open = OpenSockets()
+        self._sockets = {sock.getsockname()[1]: self._open.add(sock) for sock in sockets}
         self._new_loop = new_loop
         self._thread: threading.Thread | None = None
         self._stopping: asyncio.Event | None = None
@@ -75,6 +77,10 @@ class NodeThread:
     @property
     def is_running(self) -> bool:
         return self._node is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._resume is not None
 
     def has_topic(self, topic: str) -> bool:
         """Whether the node has the topic with a leader for each partition. A node that does not run needs no topic."""
@@ -136,13 +142,18 @@ class NodeThread:
         self._properties["listeners"] = ",".join(map(str, endpoints))
 
     def pause(self) -> None:
-        """Stop the thread of the node, as SIGSTOP stops a process: connections stay open and get no answer."""
+        """Stop the thread of the node, as SIGSTOP stops a process: connections stay open and get no answer. Returns when the
+        thread stands still.
+        """
         if self.loop is None or self._node is None:
             raise RuntimeError(f"node {self.node_id} is not running")
-        if self._resume is None:
-            self._resume = threading.Event()
-            self.loop.call_soon_threadsafe(self._resume.wait)
-            self._clock.stand_still(self.loop)
+        if self._resume is not None:
+            return
+        self._resume, standing = threading.Event(), threading.Event()
+        self.loop.call_soon_threadsafe(_stand_still, standing, self._resume)
+        self._clock.stand_still(self.loop)
+        if not standing.wait(STOP_TIMEOUT_S):
+            raise TimeoutError(f"node {self.node_id} did not stand still in {STOP_TIMEOUT_S:g} s")
 
     def resume(self) -> None:
         if self._resume is not None:
@@ -202,19 +213,26 @@ class NodeThread:
 
     def machine(self) -> NodeMachine:
         """The real machine, but for the parts by which a test moves time and injects faults."""
+        real = real_machine()
         return replace(
-            real_machine(),
+            real,
             clock=self._clock,
             liveness=SystemClock(),
             timers=self._clock.timers,
             bind=self._bind,
+            watch_hangups=lambda loop: self._open.watch(real.watch_hangups(loop)),
             open_storage=self._open_storage,
             dispatcher=partial(FaultyDispatcher, faults=self._faults),
         )
 
     def _bind(self, host: str, port: int) -> socket.socket:
-        return self._sockets.pop(port, None) or bind(host, port)
+        return self._sockets.pop(port, None) or self._open.add(bind(host, port))
 
     def _open_storage(self, config: BrokerConfig) -> Storage:
         storage = open_storage(config)
         return storage if config.encrypts_at_rest else cast("Storage", FillableStorage(storage, self.space))
+
+
+def _stand_still(standing: threading.Event, resume: threading.Event) -> None:
+    standing.set()
+    resume.wait()
