@@ -195,6 +195,18 @@ def test_a_killed_node_starts_again_with_its_records():
         assert values_of(broker, topic) == ["x"]
 
 
+def test_a_forked_child_knows_the_address():
+    """A worker that a test forks asks the broker object for the address."""
+    context = multiprocessing.get_context("fork")
+    addresses = context.SimpleQueue()
+    with Broker() as broker:
+        child = context.Process(target=lambda: addresses.put(broker.bootstrap_servers))
+        child.start()
+        child.join(BOUND_S)
+        assert child.exitcode == 0
+        assert addresses.get() == broker.bootstrap_servers
+
+
 def test_a_forked_child_gives_up_the_sockets():
     """A child that a test forked would keep the ports and the connections of a killed node."""
     context = multiprocessing.get_context("fork")

@@ -16,6 +16,8 @@ class Sockets:
     def __init__(self, bind: Callable[[str, int], socket.socket] = bind_here) -> None:
         self._bind = bind
         self.by_listener: dict[str, socket.socket] = {}
+        self.ports: dict[str, int] = {}
+        """Listener name -> bound port (useful if the configured port is 0). A forked child has the numbers too."""
         self.http: socket.socket | None = None
         """The socket of `ottla.http.listener`."""
 
@@ -29,6 +31,7 @@ class Sockets:
             except OSError as error:
                 self.close()
                 raise StartupError(f"cannot listen on {endpoint}: {_reason(error)}") from error
+        self.ports = {name: sock.getsockname()[1] for name, sock in self.by_listener.items()}
         if config.ottla_http_listener and self.http is None:
             self._refuse_open_http(config)
             self._bind_http(config.ottla_http_listener)
@@ -62,18 +65,13 @@ class Sockets:
         for sock in self.by_listener.values():
             sock.close()
         self.by_listener.clear()
-
-    @property
-    def ports(self) -> dict[str, int]:
-        """Listener name -> bound port (useful if the configured port is 0)."""
-        return {name: sock.getsockname()[1] for name, sock in self.by_listener.items()}
+        self.ports.clear()
 
     def advertised(self, endpoints: tuple[Endpoint, ...]) -> list[Endpoint]:
         """With the ports that were bound and a name for the wildcard address."""
-        ports = self.ports
         return [
             endpoint._replace(
-                host=endpoint.host or socket.gethostname(), port=endpoint.port or ports[endpoint.listener_name]
+                host=endpoint.host or socket.gethostname(), port=endpoint.port or self.ports[endpoint.listener_name]
             )
             for endpoint in endpoints
         ]

@@ -72,13 +72,7 @@ def run(file: str, **options: Any) -> None:
 def backfill(
     file: str, suffix: str, from_timestamp: int | None, from_offsets: str | None, path: str | None, **options: Any
 ) -> None:
-    r"""Run FILE once over all past records, into new outputs for `switch`.
-
-    \b
-    Example:
-      ottla pipeline backfill shop.py --suffix -v2
-      ottla pipeline switch shop.py --suffix -v2
-    """
+    r"""Run FILE once over all past records, into new outputs for `switch`."""
     refuse_together("--from-timestamp", from_timestamp, "--from-offsets", from_offsets)
     starting = {}
     if from_timestamp is not None:

@@ -49,7 +49,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
               help="File with the secret that all instances share.")  # fmt: skip
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
               help="Host name that clients may use, or .example.org.")  # fmt: skip
-@click.option("--forward-ca", help="PEM certificates to trust for forwarded writes.")
+@click.option("--forward-ca", help="PEM certificates of forwarded writes.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(
     *,
@@ -65,7 +65,7 @@ def registry(
 ) -> None:
     r"""Run a schema registry: Confluent's REST API over a compacted topic.
 
-    Instances with the same --group-id elect one writer; the others forward writes to it.
+    Instances with the same --group-id elect one writer, who writes for all.
 
     \b
     Examples:
