@@ -32,7 +32,7 @@ from ottla.cli.options.web_options import allow_open_option, refuse_open, web_op
     help="Replicas of a new topic.",
 )
 @click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="Largest schema, in bytes.")
-@property_option("Kafka client property, seen by ps; may be repeated.")
+@property_option("Kafka client property, seen by ps; repeatable.")
 @click.option(
     "--client-property", "former_properties", multiple=True, hidden=True, help="The former name of --property."
 )
