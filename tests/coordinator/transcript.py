@@ -109,7 +109,7 @@ class Transcript:
         log = self.world.logs[0]
         loader = Loader(log, records)
         loader._next_offset, self._written = self._written, log.log_end_offset
-        while not loader.load_some(1 << 20):
+        while not loader.load_some():
             pass
         return records.lines
 

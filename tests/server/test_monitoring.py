@@ -42,7 +42,7 @@ def get(address: str, path: str) -> str:
 @pytest.fixture(scope="module")
 def node() -> Iterator[tuple[Broker, str]]:
     address = f"127.0.0.1:{free_port()}"
-    with Broker(properties={"ottla.http.listener": address}) as broker:
+    with Broker(properties={"ottla.http.listener": address, "ottla.loop.stall.ms": "250"}) as broker:
         load(broker.bootstrap_servers)
         with sharing(broker.bootstrap_servers):
             yield broker, address

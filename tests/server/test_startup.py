@@ -162,6 +162,9 @@ def test_damaged_meta_properties(tmp_path, refused):
 
 def test_a_second_server_on_the_same_directory(tmp_path, refused):
     with ServerProcess(tmp_path / "first", properties=NO_CHECKPOINTS) as first:
+        # Its last line: from there on no file changes by itself.
+        while "node.started" not in first.log_file.read_text():
+            time.sleep(0.01)
         (tmp_path / "second").mkdir()
         port, controller_port = free_ports(4)[2:]
         properties = node_properties(first.log_dirs, port, controller_port)

@@ -84,7 +84,7 @@ class Transcript:
         records = Records()
         loader = Loader(self.world.log, records, decode)
         loader._next_offset, self._written = self._written, self.world.log.log_end_offset
-        while not loader.load_some(1 << 20):
+        while not loader.load_some():
             pass
         return records.lines
 
