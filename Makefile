@@ -12,7 +12,7 @@ JOBS   ?= $(shell $(PYTHON) -c 'from os import cpu_count, sysconf; \
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test quick check bench up sim mutants soak docs lock clean
+.PHONY: help setup demo dist test quick check bench up sim mutants soak docs site lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,13 +86,22 @@ docs: setup  ## rewrite the generated pages of docs/
 	@$(PY) -m tools.seeds_docs
 	@$(PY) -m tools.simulate_docs
 	@$(PY) -m tools.licences
+	@$(PY) -m tools.cli_docs
+	@$(PY) -m tools.python_docs
 	@set -- bench/results/*.json; test ! -e "$$1" || $(PY) -m bench --docs --from "$$@" --floor bench/results/floor/*.json
+
+site:  ## build the documentation's site into build/site
+	@test -e build/site-env/bin/python || $(PYTHON) -m venv build/site-env
+	@build/site-env/bin/python tools/set_up.py requirements-site.lock build/site-env
+	@build/site-env/bin/python -m tools.site_pages
 
 lock: setup  ## resolve the locks again (uv; no addresses are written)
 	@for extra in "" sql spark dev; do \
 	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links $${extra:+--extra $$extra} pyproject.toml \
 	    -o requirements$${extra:+-$$extra}.lock || exit 1; done
+	@$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links tools/site.in -o requirements-site.lock
 
 clean:  ## remove what make and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

@@ -90,6 +90,7 @@ def commands(page: str) -> list[str]:
         ("docs/registry.md", 1),
         ("docs/share-groups.md", 3),
         ("docs/streams.md", 1),
+        ("docs/tutorial.md", 10),
     ],
 )
 def test_every_command_of_a_page_works(terminal: Terminal, page: str, least: int) -> None:
