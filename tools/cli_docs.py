@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.commands import ottla
+from tools.generated_page import write_or_check
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli-reference.md"
 INTRO = """# Reference of `ottla`
@@ -96,16 +97,5 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main() -> int:
-    text = page().rstrip() + "\n"
-    if "--check" not in sys.argv:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.read_text() == text:
-        return 0
-    print("docs/cli-reference.md is not up to date: run `make docs`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page().rstrip() + "\n"))

@@ -1,6 +1,6 @@
 """Write docs/configuration.md from the configuration table; with --check, say whether it is up to date.
 
-usage: python tools/config_docs.py [--check]
+usage: python -m tools.config_docs [--check]
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
-
 from ottla.env.config.broker.config import BrokerSettings
 from ottla.env.config.group import ClientMetricsConfig, GroupConfig
 from ottla.env.config.load import PLUGIN_PREFIXES
@@ -18,6 +16,7 @@ from ottla.env.config.sample import ONE_NODE, annotated
 from ottla.env.config.settings import REQUIRED, Setting, Settings
 from ottla.env.config.topic import TopicConfig
 from ottla.env.config.values import render
+from tools.generated_page import write_or_check
 
 OVERRIDES = ("Setting", "Type", "Default", "Accepted", "Server default", "Effect", "")
 NODE = ("Setting", "Type", "Default", "Accepted", "Importance", "Update", "Effect", "")
@@ -112,16 +111,5 @@ def _first(row: Setting) -> tuple[str, str, str, str]:
     return f"`{row.name}`", row.kind.name.lower(), shown, limits
 
 
-def main(arguments: list[str]) -> int:
-    text = page()
-    if arguments == ["--check"]:
-        fresh = PAGE.exists() and PAGE.read_text() == text
-        print(f"{PAGE.name} is {'up to date' if fresh else 'out of date: run python tools/config_docs.py'}")
-        return 0 if fresh else 1
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page()))

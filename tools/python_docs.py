@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.generated_page import write_or_check
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "python-api.md"
 INTRO = """# Python reference
 
@@ -96,16 +98,5 @@ def _text(doc: str | None) -> str:
     return "\n\n".join(blocks)
 
 
-def main() -> int:
-    text = page().rstrip() + "\n"
-    if "--check" not in sys.argv:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.read_text() == text:
-        return 0
-    print("docs/python-api.md is not up to date: run `make docs`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page().rstrip() + "\n"))

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_up_to_date() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "config_docs.py"), "--check"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tools.config_docs", "--check"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
